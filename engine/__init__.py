@@ -1,0 +1,1 @@
+"""txlog: rebuild, keep and prove the transaction logs of lake tables."""

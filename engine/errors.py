@@ -1,0 +1,236 @@
+"""What can go wrong: one tree of errors, each a fact with fields and a stable code.
+
+`str(error)` is one line a user can act on; `error.code` is what programs match on.
+A wrong argument to a Python function is a plain `ValueError`, never one of these.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ReplayError(Exception):
+    """Anything txlog refuses to do, or cannot do, with a table."""
+
+    code: ClassVar[str] = "ERROR"
+
+
+# --- finding the log ---------------------------------------------------------------------------
+
+
+class LogNotFoundError(ReplayError):
+    """There is no transaction log at the path."""
+
+    code = "NO_LOG"
+
+    def __init__(self, table: str, reason: str = "") -> None:
+        super().__init__(
+            f"{table}: no transaction log here"
+            f"{f' ({reason})' if reason else ''}; "
+            "expected a table root that holds _delta_log/ or _transaction_log/"
+        )
+        self.table = table
+
+
+class EmptyLogError(ReplayError):
+    """The log directory exists and holds no commit and no checkpoint."""
+
+    code = "EMPTY_LOG"
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(
+            f"{directory}: the log directory holds no commit and no checkpoint; "
+            "nothing was ever committed here, or everything was deleted"
+        )
+        self.directory = directory
+
+
+class UnsupportedLogFormatError(ReplayError):
+    """The log is kept in a layout that txlog knows by name and does not replay."""
+
+    code = "UNSUPPORTED_LOG_FORMAT"
+
+    def __init__(self, directory: str, layout: str) -> None:
+        super().__init__(
+            f"{directory}: the state of this log is kept as {layout}, which txlog does not replay; "
+            "its commits alone are not the table's state"
+        )
+        self.directory, self.layout = directory, layout
+
+
+# --- choosing the files of a version -----------------------------------------------------------
+
+
+class LogGapError(ReplayError):
+    """A commit between two known versions is missing."""
+
+    code = "GAP"
+
+    def __init__(self, directory: str, after: int, found: int) -> None:
+        super().__init__(
+            f"{directory}: commit {after + 1} is missing (found {after}, then {found}); "
+            f"restore it, or read a version up to {after} with --version {after}"
+        )
+        self.directory, self.after, self.found = directory, after, found
+
+
+class LogStartError(ReplayError):
+    """The first commits are gone and no usable checkpoint stands in for them."""
+
+    code = "NO_START"
+
+    def __init__(self, directory: str, first: int, reason: str = "") -> None:
+        super().__init__(
+            f"{directory}: the log starts at version {first} and no readable checkpoint covers "
+            f"what came before{f' ({reason})' if reason else ''}; "
+            "the earlier commits or a checkpoint must be restored"
+        )
+        self.directory, self.first = directory, first
+
+
+class VersionNotFoundError(ReplayError):
+    """The version asked for is not in the log: not yet written, or cleaned up."""
+
+    code = "VERSION_NOT_FOUND"
+
+    def __init__(self, directory: str, asked: str, earliest: int | None, latest: int) -> None:
+        if earliest is None:
+            known = f"the latest is {latest}"
+        else:
+            known = f"versions {earliest} to {latest} can be read"
+        super().__init__(f"{directory}: no {asked}; {known}")
+        self.directory, self.asked = directory, asked
+        self.earliest, self.latest = earliest, latest
+
+
+# --- reading the files -------------------------------------------------------------------------
+
+
+class UnreadableLogFileError(ReplayError):
+    """A log file does not say what its kind must say."""
+
+    code = "CORRUPT_JSON"
+
+    def __init__(
+        self, path: str, reason: str, line: int | None = None, column: int | None = None
+    ) -> None:
+        place = f"{path}{f':{line}' if line else ''}{f':{column}' if line and column else ''}"
+        super().__init__(f"{place}: {reason}")
+        self.path, self.reason, self.line, self.column = path, reason, line, column
+
+
+class CorruptCheckpointError(UnreadableLogFileError):
+    """A checkpoint cannot be read and the commits cannot stand in for it."""
+
+    code = "CORRUPT_CHECKPOINT"
+
+
+class MissingSidecarError(CorruptCheckpointError):
+    """A V2 checkpoint names a sidecar that does not exist."""
+
+    code = "MISSING_SIDECAR"
+
+
+class InvalidCheckpointError(CorruptCheckpointError):
+    """A checkpoint can be read, and breaks the rules for what it must hold."""
+
+    code = "INVALID_CHECKPOINT"
+
+
+class MissingProtocolError(ReplayError):
+    """No protocol action is left after replay."""
+
+    code = "MISSING_PROTOCOL"
+
+    def __init__(self, directory: str, version: int) -> None:
+        super().__init__(f"{directory}: version {version} has no protocol action; not a sound log")
+        self.directory, self.version = directory, version
+
+
+class MissingMetadataError(ReplayError):
+    """No metaData action is left after replay."""
+
+    code = "MISSING_METADATA"
+
+    def __init__(self, directory: str, version: int) -> None:
+        super().__init__(f"{directory}: version {version} has no metaData action; not a sound log")
+        self.directory, self.version = directory, version
+
+
+class MissingSchemaError(ReplayError):
+    """The metaData action has no schemaString, and the schema was asked for."""
+
+    code = "MISSING_SCHEMA"
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"{directory}: the table's metaData has no schemaString")
+        self.directory = directory
+
+
+# --- protocol ----------------------------------------------------------------------------------
+
+
+class UnsupportedProtocolError(ReplayError):
+    """The table asks for a reader that txlog is not."""
+
+    code = "UNSUPPORTED_READER_VERSION"
+
+    def __init__(self, directory: str, needs: str) -> None:
+        super().__init__(f"{directory}: {needs}; upgrade txlog or use an engine that supports it")
+        self.directory, self.needs = directory, needs
+
+
+class UnsupportedFeatureError(UnsupportedProtocolError):
+    """The table uses a reader feature that txlog does not know."""
+
+    code = "UNSUPPORTED_READER_FEATURE"
+
+
+class CatalogManagedError(UnsupportedProtocolError):
+    """A catalog, not the file system, decides which commits of this table count."""
+
+    code = "CATALOG_MANAGED"
+
+
+# --- storage, options --------------------------------------------------------------------------
+
+
+class StorageError(ReplayError):
+    """The storage refused, or did not answer, after retries."""
+
+    code = "STORAGE"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path, self.reason = path, reason
+
+
+class AlreadyExistsError(StorageError):
+    """A file that must be new exists already."""
+
+    code = "ALREADY_EXISTS"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "exists already; log files are never overwritten")
+
+
+class ConfigError(ReplayError):
+    """A setting has a value that is not allowed."""
+
+    code = "CONFIG"
+
+    def __init__(self, key: str, value: object, allowed: str, source: str = "") -> None:
+        super().__init__(
+            f"{key}={value!r}{f' (from {source})' if source else ''} is not allowed; use {allowed}"
+        )
+        self.key, self.value, self.allowed, self.source = key, value, allowed, source
+
+
+class PredicateError(ReplayError):
+    """A `--where` that cannot be read, or does not speak of partition columns."""
+
+    code = "BAD_WHERE"
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(f"cannot use --where {text!r}: {reason}")
+        self.text, self.reason = text, reason
