@@ -1,0 +1,183 @@
+"""What an action is: the wire names and types of every action, as one Arrow schema a format.
+
+A VersionedAction is one row: where it stands in the log (`version`, `ordinal`) and one nullable
+struct a kind, of which exactly one is set. Spark's schema is derived from this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+import pyarrow as pa
+
+from engine.formats import DELTA, INDEXTABLES, LogFormat
+
+STRING: Final = pa.string()
+LONG: Final = pa.int64()
+BOOL: Final = pa.bool_()
+STRINGS: Final = pa.list_(STRING)
+STRING_MAP: Final = pa.map_(STRING, STRING)
+
+DELETION_VECTOR: Final = pa.struct(
+    {
+        "storageType": STRING,
+        "pathOrInlineDv": STRING,
+        "offset": LONG,
+        "sizeInBytes": LONG,
+        "cardinality": LONG,
+    }
+)
+
+_METADATA: Final = {
+    "id": STRING,
+    "name": STRING,
+    "description": STRING,
+    "format": pa.struct({"provider": STRING, "options": STRING_MAP}),
+    "schemaString": STRING,
+    "partitionColumns": STRINGS,
+    "configuration": STRING_MAP,
+    "createdTime": LONG,
+}
+_PROTOCOL: Final = {
+    "minReaderVersion": LONG,
+    "minWriterVersion": LONG,
+    "readerFeatures": STRINGS,
+    "writerFeatures": STRINGS,
+}
+_ADD: Final = {
+    "path": STRING,
+    "partitionValues": STRING_MAP,
+    "size": LONG,
+    "modificationTime": LONG,
+    "dataChange": BOOL,
+    "stats": STRING,
+    "tags": STRING_MAP,
+}
+_REMOVE: Final = {
+    "path": STRING,
+    "deletionTimestamp": LONG,
+    "dataChange": BOOL,
+    "extendedFileMetadata": BOOL,
+    "partitionValues": STRING_MAP,
+    "size": LONG,
+    "tags": STRING_MAP,
+}
+_ROW_TRACKING: Final = {"baseRowId": LONG, "defaultRowCommitVersion": LONG}
+
+# commitInfo is free-form: its JSON text is kept as it stands.
+_KINDS: Final[dict[str, dict[str, pa.DataType]]] = {
+    DELTA.name: {
+        "add": pa.struct(
+            _ADD
+            | {"deletionVector": DELETION_VECTOR}
+            | _ROW_TRACKING
+            | {"clusteringProvider": STRING}
+        ),
+        "remove": pa.struct(
+            _REMOVE | {"stats": STRING, "deletionVector": DELETION_VECTOR} | _ROW_TRACKING
+        ),
+        "metaData": pa.struct(_METADATA),
+        "protocol": pa.struct(_PROTOCOL),
+        "txn": pa.struct({"appId": STRING, "version": LONG, "lastUpdated": LONG}),
+        "domainMetadata": pa.struct(
+            {"domain": STRING, "configuration": STRING, "removed": BOOL}
+        ),
+        "cdc": pa.struct(
+            {
+                "path": STRING,
+                "partitionValues": STRING_MAP,
+                "size": LONG,
+                "dataChange": BOOL,
+                "tags": STRING_MAP,
+            }
+        ),
+        "commitInfo": STRING,
+        "checkpointMetadata": pa.struct({"version": LONG, "tags": STRING_MAP}),
+        "sidecar": pa.struct(
+            {"path": STRING, "sizeInBytes": LONG, "modificationTime": LONG, "tags": STRING_MAP}
+        ),
+    },
+    INDEXTABLES.name: {
+        "add": pa.struct(
+            _ADD
+            | {
+                "minValues": STRING_MAP,
+                "maxValues": STRING_MAP,
+                "numRecords": LONG,
+                "footerStartOffset": LONG,
+                "footerEndOffset": LONG,
+                "hotcacheStartOffset": LONG,
+                "hotcacheLength": LONG,
+                "hasFooterOffsets": BOOL,
+                "timeRangeStart": STRING,
+                "timeRangeEnd": STRING,
+                "splitTags": STRINGS,
+                "deleteOpstamp": LONG,
+                "numMergeOps": LONG,
+                "docMappingJson": STRING,
+                "docMappingRef": STRING,
+                "uncompressedSizeBytes": LONG,
+                "companionSourceFiles": STRINGS,
+                "companionDeltaVersion": LONG,
+                "companionFastFieldMode": STRING,
+            }
+        ),
+        "remove": pa.struct(_REMOVE),
+        "metaData": pa.struct(_METADATA),
+        "protocol": pa.struct(_PROTOCOL),
+        "txn": pa.struct({"appId": STRING, "version": LONG, "lastUpdated": LONG}),
+        "mergeskip": pa.struct(
+            {
+                "path": STRING,
+                "skipTimestamp": LONG,
+                "reason": STRING,
+                "operation": STRING,
+                "partitionValues": STRING_MAP,
+                "size": LONG,
+                "retryAfter": LONG,
+                "skipCount": LONG,
+            }
+        ),
+        "commitInfo": STRING,
+    },
+}
+
+# The field that must be there, kind by kind: without it an action speaks of nothing.
+REQUIRED: Final[Mapping[str, str]] = {
+    "add": "path",
+    "remove": "path",
+    "txn": "appId",
+    "domainMetadata": "domain",
+    "mergeskip": "path",
+    "sidecar": "path",
+}
+
+# Written as numbers by some engines and as text by others; the text is what we keep.
+NUMBER_OR_TEXT: Final = frozenset({"timeRangeStart", "timeRangeEnd"})
+
+
+@cache
+def kinds(log_format: LogFormat) -> Mapping[str, pa.DataType]:
+    """Return the action kinds of a format and their types, in wire names."""
+    return _KINDS[log_format.name]
+
+
+@cache
+def schema(log_format: LogFormat) -> pa.Schema:
+    """Return the schema of a VersionedAction."""
+    position = [pa.field("version", LONG, nullable=False), pa.field("ordinal", LONG, nullable=False)]
+    return pa.schema(position + [pa.field(k, t) for k, t in kinds(log_format).items()])
+
+
+@cache
+def files_schema(log_format: LogFormat) -> pa.Schema:
+    """Return the schema of live files: the fields of `add`, then the deletion vector's id."""
+    return pa.schema([*kinds(log_format)["add"], pa.field("dvId", STRING)])
+
+
+@cache
+def tombstones_schema(log_format: LogFormat) -> pa.Schema:
+    """Return the schema of tombstones: the fields of `remove`, then the deletion vector's id."""
+    return pa.schema([*kinds(log_format)["remove"], pa.field("dvId", STRING)])

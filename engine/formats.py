@@ -1,0 +1,96 @@
+"""How the two log formats differ. Everything else in txlog reads these values, never a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class LogFormat:
+    """What a reader must know of a log format before it reads a byte of it.
+
+    A table without a protocol action has `default_protocol`, where that is not None; otherwise
+    such a table is refused. Reader features outside `reader_features` are refused by name.
+    """
+
+    name: str
+    directory: str
+    default_protocol: tuple[int, int] | None
+    max_reader_version: int
+    feature_reader_version: int
+    reader_features: frozenset[str]
+    catalog_features: frozenset[str]
+    compressed_commits: bool
+    checkpoint_directory: str | None
+    foreign_state_prefix: str | None
+
+    def __repr__(self) -> str:
+        return self.name.upper()
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        """Formats are values of this module: a copy on an executor is the same value."""
+        return (by_name, (self.name,))
+
+
+DELTA: Final = LogFormat(
+    name="delta",
+    directory="_delta_log",
+    default_protocol=None,
+    max_reader_version=3,
+    feature_reader_version=3,
+    # They change how data or statistics decode, not which files are live; v2Checkpoint and
+    # deletionVectors do, and are implemented.
+    reader_features=frozenset(
+        {
+            "columnMapping",
+            "deletionVectors",
+            "timestampNtz",
+            "v2Checkpoint",
+            "vacuumProtocolCheck",
+            "typeWidening",
+            "typeWidening-preview",
+            "variantType",
+            "variantType-preview",
+            "variantShredding",
+            "variantShredding-preview",
+            "geospatial",
+        }
+    ),
+    catalog_features=frozenset({"catalogManaged", "catalogOwned-preview"}),
+    compressed_commits=False,
+    checkpoint_directory=None,
+    foreign_state_prefix=None,
+)
+
+INDEXTABLES: Final = LogFormat(
+    name="indextables",
+    directory="_transaction_log",
+    default_protocol=(1, 1),
+    max_reader_version=4,
+    feature_reader_version=1,
+    # avroState is left out on purpose: such a log's commits are not its state.
+    reader_features=frozenset(
+        {
+            "skippedFiles",
+            "extendedMetadata",
+            "footerOffsets",
+            "multiPartCheckpoint",
+            "schemaDeduplication",
+        }
+    ),
+    catalog_features=frozenset(),
+    compressed_commits=True,
+    checkpoint_directory="_checkpoints",
+    foreign_state_prefix="state-v",
+)
+
+FORMATS: Final = (DELTA, INDEXTABLES)
+
+
+def by_name(name: str) -> LogFormat:
+    """Return the format called `name`; raise ValueError for any other word."""
+    for log_format in FORMATS:
+        if log_format.name == name:
+            return log_format
+    raise ValueError(f"unknown log format {name!r}; use {' or '.join(f.name for f in FORMATS)}")

@@ -1,0 +1,66 @@
+"""`_last_checkpoint`: where to start listing. A hint, never trusted, never needed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A checkpoint that somebody said is there."""
+
+    version: int
+
+
+def parse_hint(data: bytes) -> Hint | str:
+    """Return the hint, or the reason why these bytes are none."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        return f"not JSON: {error}"
+    if not isinstance(found, dict):
+        return "not a JSON object"
+    version = found.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < 10**19:
+        return f"version is {version!r}"
+    checksum = found.get("checksum")
+    if checksum is not None and checksum not in checksums(found):
+        return "its checksum does not match its content"
+    return Hint(version)
+
+
+def checksums(hint: dict[str, Any]) -> tuple[str, str]:
+    """Return the two checksums a correct writer may have given `hint`.
+
+    The protocol sorts by path (first answer); Spark sorts whole `path=value` strings, which
+    differs for arrays of eleven elements or more (second answer).
+    """
+    pairs = list(_flatten({k: v for k, v in hint.items() if k != "checksum"}, ()))
+    by_path = [text for _, text in sorted(pairs, key=lambda pair: pair[0])]
+    by_text = sorted(text for _, text in pairs)
+    return _md5(by_path), _md5(by_text)
+
+
+def _md5(lines: list[str]) -> str:
+    return hashlib.md5(",".join(lines).encode(), usedforsecurity=False).hexdigest()
+
+
+def _flatten(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _flatten(child, (*path, _text(key)))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _flatten(child, (*path, str(index)))
+    else:
+        joined = "+".join(path)
+        yield joined, f"{joined}={_text(value) if isinstance(value, str) else json.dumps(value)}"
+
+
+def _text(value: str) -> str:
+    return f'"{quote(value, safe="-_.~")}"'

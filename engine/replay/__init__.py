@@ -1,0 +1,1 @@
+"""What do the files of a segment say, and who wins?"""
