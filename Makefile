@@ -19,7 +19,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-input --disable-pip-ver
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help replay setup lock hooks fmt check unit test bench wheel dist clean all java
+.PHONY: help replay setup lock conf hooks fmt check unit test bench wheel dist clean all java
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ lock: $(VENV)/.all ## Resolve the locked versions anew, for Python 3.10 and late
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --extra all \
 	    --no-annotate --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o $(LOCK)
+
+conf: $(VENV)/.core ## Write conf/txlog.toml anew from the table of settings
+	$(BIN)/python -c 'from engine.config import default_toml; print(default_toml(), end="")' > conf/txlog.toml
 
 hooks: $(VENV)/.all ## Run the quick checks before every commit
 	$(BIN)/pre-commit install

@@ -1,0 +1,282 @@
+"""What was asked for? Every setting: its key, default, unit, what it allows, and who set it.
+
+A value comes from the nearest place that has it: call option, Spark session, table property,
+conf file, default. A new setting is one line in the table below.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """How a value is written. `parse` raises ValueError for what `allowed` does not describe."""
+
+    parse: Callable[[object], T]
+    allowed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[T]):
+    """One key that someone may set. `doc` says what it does, and its unit."""
+
+    key: str
+    kind: Kind[T]
+    default: T
+    doc: str
+
+    def parse(self, value: object, source: str) -> T:
+        """Return `value` as this setting's type.
+
+        Raises:
+            ConfigError: the value is not allowed.
+        """
+        try:
+            return self.kind.parse(value)
+        except ValueError:
+            raise ConfigError(self.key, value, self.kind.allowed, source) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings of one table, nearest layer first. Values in `session` and `table` are text.
+
+    A key that no setting has is refused in `options` and in `file`, which are written for txlog,
+    and ignored in `session` and `table`, which others share. `file` and `options` are checked at
+    birth; `session` and `table` when a value is asked for.
+    """
+
+    options: Mapping[str, object] = field(default_factory=dict)
+    session: Mapping[str, str] = field(default_factory=dict)
+    table: Mapping[str, str] = field(default_factory=dict)
+    file: Mapping[str, object] = field(default_factory=dict)
+    file_path: str = ""
+
+    def __post_init__(self) -> None:
+        for source, layer in (("call option", self.options), (self.file_path, self.file)):
+            for key, value in layer.items():
+                _known(key, value, source).parse(value, source)
+
+    def __getitem__(self, setting: Setting[T]) -> T:
+        """Return the value of `setting`.
+
+        Raises:
+            ConfigError: the nearest place that has it has a value that is not allowed.
+        """
+        for source, layer in self._layers():
+            if setting.key in layer:
+                return setting.parse(layer[setting.key], source)
+        return setting.default
+
+    def source(self, setting: Setting[Any]) -> str:
+        """Return where the value of `setting` comes from, in words."""
+        return next((source for source, layer in self._layers() if setting.key in layer), "default")
+
+    @classmethod
+    def from_toml(cls, path: str | Path, **layers: Mapping[str, Any]) -> Config:
+        """Return the settings of a conf file, under the nearer `layers`.
+
+        Raises:
+            ConfigError: the file cannot be read, or holds a key or value that is not allowed.
+        """
+        return cls(file=_read_toml(Path(path)), file_path=str(path), **layers)
+
+    def _layers(self) -> Iterator[tuple[str, Mapping[str, object]]]:
+        yield "call option", self.options
+        yield "Spark session", self.session
+        yield "table property", self.table
+        yield self.file_path or "conf file", self.file
+
+
+# --- kinds of values ---------------------------------------------------------------------------
+
+
+def count(minimum: int = 0, maximum: int = 2**63 - 1) -> Kind[int]:
+    """Return the kind for a whole number in a range."""
+
+    def parse(value: object) -> int:
+        if not re.fullmatch(r"[+-]?\d+", str(value).strip()):
+            raise ValueError(value)
+        return _bounded(int(str(value)), minimum, maximum)
+
+    most = "" if maximum == 2**63 - 1 else f" to {maximum}"
+    return Kind(parse, f"a whole number, {minimum}{most or ' or more'}")
+
+
+def choice(*names: str) -> Kind[str]:
+    """Return the kind for one of a few words, in any case."""
+
+    def parse(value: object) -> str:
+        if str(value).lower() not in names:
+            raise ValueError(value)
+        return str(value).lower()
+
+    return Kind(parse, "one of " + ", ".join(names))
+
+
+def parse_boolean(value: object) -> bool:
+    """Return true or false, as written by Spark, TOML or Python."""
+    text = str(value).strip().lower()
+    if text not in {"true", "false"}:
+        raise ValueError(value)
+    return text == "true"
+
+
+def parse_size(value: object) -> int:
+    """Return a size in bytes, from a number of bytes or text such as `64m` or `1 GiB`."""
+    match = re.fullmatch(r"(\d+)\s*(?:([kmgt])i?)?b?", str(value).strip().lower())
+    if not match:
+        raise ValueError(value)
+    return _bounded(int(match[1]) * 1024 ** ("kmgt".index(match[2]) + 1 if match[2] else 0))
+
+
+def parse_interval(value: object) -> int:
+    """Return the milliseconds of a Delta interval, such as `interval 30 days` or `1 week 12 hours`.
+
+    Months and years are refused, as Delta does: they have no fixed length.
+    """
+    text = str(value).strip().lower()
+    if not re.fullmatch(rf"(?:interval\s+)?{_TERM}(?:\s+{_TERM})*", text):
+        raise ValueError(value)
+    microseconds = sum(int(n) * _UNIT_MICROSECONDS[unit] for n, unit in re.findall(_TERM, text))
+    return _bounded(microseconds // 1000)
+
+
+def parse_milliseconds(value: object) -> int:
+    """Return a duration given as a bare number of milliseconds, or as an interval."""
+    text = str(value).strip()
+    return _bounded(int(text)) if text.isdecimal() else parse_interval(text)
+
+
+BOOLEAN: Final = Kind(parse_boolean, "true or false")
+SIZE: Final = Kind(parse_size, "a number of bytes, or text such as 64m or 1g")
+INTERVAL: Final = Kind(parse_interval, "an interval such as 'interval 30 days'")
+MILLISECONDS: Final = Kind(parse_milliseconds, "milliseconds, or an interval such as '30 days'")
+
+_UNIT_MICROSECONDS: Final = {
+    "week": 604_800_000_000,
+    "day": 86_400_000_000,
+    "hour": 3_600_000_000,
+    "minute": 60_000_000,
+    "second": 1_000_000,
+    "millisecond": 1_000,
+    "microsecond": 1,
+}
+_TERM: Final = rf"(\d+)\s+({'|'.join(_UNIT_MICROSECONDS)})s?"
+
+# --- the table ---------------------------------------------------------------------------------
+# One entry a setting. The names users know are kept; what is only ours is under `spark.txlog`.
+# fmt: off
+ENGINE: Final = Setting(
+    "spark.txlog.engine", choice("auto", "local", "spark", "reference"), default="auto",
+    doc="which engine replays; auto takes Spark only for logs that outgrow one machine")
+DISTRIBUTED_ENABLED: Final = Setting(
+    "spark.indextables.transaction.distributed.enabled", BOOLEAN, default=True,
+    doc="let auto choose Spark")
+DISTRIBUTED_MIN_FILES: Final = Setting(
+    "spark.indextables.transaction.distributed.minFiles", count(1), default=10,
+    doc="fewest log files for which auto chooses Spark; minBytes must hold too")
+DISTRIBUTED_MIN_BYTES: Final = Setting(
+    "spark.indextables.transaction.distributed.minBytes", SIZE, default=256 * 1024**2,
+    doc="fewest bytes of log for which auto chooses Spark; minFiles must hold too")
+DISTRIBUTED_PARALLELISM: Final = Setting(
+    "spark.indextables.transaction.distributed.parallelism", count(), default=0,
+    doc="tasks of a Spark replay; 0 means Spark's default parallelism")
+DISTRIBUTED_ADAPTIVE: Final = Setting(
+    "spark.indextables.transaction.distributed.adaptiveParallelism", BOOLEAN, default=True,
+    doc="fit the tasks of a Spark replay to the number of log files")
+CHECKPOINT_PARALLELISM: Final = Setting(
+    "spark.indextables.checkpoint.parallelism", count(1), default=4,
+    doc="threads that read and parse in the calling process")
+READ_TIMEOUT_SECONDS: Final = Setting(
+    "spark.indextables.checkpoint.read.timeoutSeconds", count(1), default=30,
+    doc="seconds to wait for a storage to answer one request")
+MAX_CONCURRENT_READS: Final = Setting(
+    "spark.indextables.transaction.maxConcurrentReads", count(1), default=32,
+    doc="files read from a remote storage at once")
+PROTOCOL_CHECK_ENABLED: Final = Setting(
+    "spark.indextables.protocol.checkEnabled", BOOLEAN, default=True,
+    doc="refuse tables that ask for a newer reader; false reads them at your own risk")
+MAX_DECOMPRESSED_BYTES: Final = Setting(
+    "spark.txlog.read.maxDecompressedBytes", SIZE, default=1024**3,
+    doc="most bytes one compressed log file may unpack to")
+STORAGE_MAX_ATTEMPTS: Final = Setting(
+    "spark.txlog.storage.maxAttempts", count(1, 100), default=6,
+    doc="tries of one storage request before its failure is reported")
+COMPACTION_READS: Final = Setting(
+    "spark.databricks.delta.deltaLog.minorCompaction.useForReads", BOOLEAN, default=True,
+    doc="read log compactions in place of the commits they cover")
+IN_COMMIT_TIMESTAMPS: Final = Setting(
+    "delta.enableInCommitTimestamps", BOOLEAN, default=False,
+    doc="commits carry their own timestamp; a property that the table's writers set")
+IN_COMMIT_TIMESTAMPS_VERSION: Final = Setting(
+    "delta.inCommitTimestampEnablementVersion", count(), default=0,
+    doc="first version that carries its own timestamp; a property that the table's writers set")
+# fmt: on
+SETTINGS: Final[Mapping[str, Setting[Any]]] = {
+    setting.key: setting for setting in list(globals().values()) if isinstance(setting, Setting)
+}
+
+
+def default_toml() -> str:
+    """Return the text of a conf file that sets every key to its default, and explains it."""
+    lines = [
+        "# txlog's settings, each at its default. Change what you need, delete the rest.",
+        "# Nearer places win over this file: call option, Spark session, table property.",
+    ]
+    for setting in SETTINGS.values():
+        if not setting.key.startswith("delta."):
+            lines += ["", f"# {setting.doc}", f"# allowed: {setting.kind.allowed}"]
+            lines += [f"{json.dumps(setting.key)} = {json.dumps(setting.default)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _known(key: str, value: object, source: str) -> Setting[Any]:
+    if key in SETTINGS:
+        return SETTINGS[key]
+    near = difflib.get_close_matches(key, SETTINGS, n=1)
+    allowed = near[0] if near else "a key of conf/txlog.toml"
+    raise ConfigError(key, value, f"{allowed}; there is no such key", source)
+
+
+def _bounded(number: int, minimum: int = 0, maximum: int = 2**63 - 1) -> int:
+    if not minimum <= number <= maximum:
+        raise ValueError(number)
+    return number
+
+
+def _read_toml(path: Path) -> dict[str, object]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return dict(_flattened("", tomllib.loads(path.read_text(encoding="utf-8"))))
+    except OSError as error:
+        raise ConfigError("conf", str(path), "a readable file", str(error.strerror)) from None
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError("conf", str(path), "a TOML file", reason) from None
+
+
+def _flattened(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    # An unquoted `spark.a.b = 1` nests in TOML; users write it as they know it from Spark.
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flattened(f"{prefix}{key}.", value)
+        else:
+            yield f"{prefix}{key}", value
