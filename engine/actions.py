@@ -7,6 +7,7 @@ struct a kind, of which exactly one is set. Spark's schema is derived from this 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -181,3 +182,61 @@ def files_schema(log_format: LogFormat) -> pa.Schema:
 def tombstones_schema(log_format: LogFormat) -> pa.Schema:
     """Return the schema of tombstones: the fields of `remove`, then the deletion vector's id."""
     return pa.schema([*kinds(log_format)["remove"], pa.field("dvId", STRING)])
+
+
+@dataclass(frozen=True, slots=True)
+class ActionBatch:
+    """VersionedActions in columns, holding only the kinds and fields that occur.
+
+    `version` and `ordinal` are int64 arrays; each column is as long as they are, and null where
+    the row is of another kind.
+    """
+
+    version: pa.Array
+    ordinal: pa.Array
+    columns: Mapping[str, pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.version)
+
+    def to_record_batch(self, wanted: pa.Schema) -> pa.RecordBatch:
+        """Return these rows with the columns and types of `wanted`; what does not occur is null."""
+        arrays = [self.version, self.ordinal]
+        for field in list(wanted)[2:]:
+            column = self.columns.get(field.name)
+            arrays.append(
+                nulls(len(self), field.type) if column is None else conform(column, field.type)
+            )
+        return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def conform(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return `array` as `wanted`: struct fields it does not have are null, others are dropped."""
+    if array.type == wanted:
+        return array
+    if not pa.types.is_struct(wanted):
+        return array.cast(wanted)
+    have = {field.name: index for index, field in enumerate(array.type)}
+    children = [
+        conform(array.field(have[field.name]), field.type)
+        if field.name in have
+        else nulls(len(array), field.type)
+        for field in wanted
+    ]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+
+
+def nulls(count: int, kind: pa.DataType) -> pa.Array:
+    """Return `count` nulls; many batches share the memory of one array of them."""
+    if count > _SHARED_NULLS:
+        return pa.nulls(count, kind)
+    return _shared_nulls(kind).slice(0, count)
+
+
+_SHARED_NULLS: Final = 1 << 17
+
+
+@cache
+def _shared_nulls(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(_SHARED_NULLS, kind)

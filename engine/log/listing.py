@@ -1,0 +1,128 @@
+"""Which log files are there? One listing, from a version on, as refs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from engine.errors import LogNotFoundError, UnsupportedLogFormatError
+from engine.formats import FORMATS, LogFormat
+from engine.log.hint import Hint, parse_hint
+from engine.log.paths import HINT, TransactionFileRef, first_name, parse_path
+from engine.log.segment import Fallback
+from engine.storage import Storage, join
+
+
+@dataclass(frozen=True)
+class LogDirectory:
+    """Where the log of one table is: `root` is the table's, `path` the log directory's."""
+
+    storage: Storage
+    root: str
+    log_format: LogFormat
+
+    @cached_property
+    def path(self) -> str:
+        """The log directory, in the storage's own form."""
+        return join(self.root, self.log_format.directory)
+
+    @cached_property
+    def url(self) -> str:
+        """The log directory, as users write it."""
+        return self.storage.url(self.path)
+
+    @cached_property
+    def table_url(self) -> str:
+        """The table's root, as users write it."""
+        return self.storage.url(self.root)
+
+    def file(self, name: str) -> str:
+        """Return the storage path of a file of the log; refuses names that lead out of it."""
+        return join(self.path, name)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Every log file of a directory from `start_version` on."""
+
+    refs: tuple[TransactionFileRef, ...]
+    start_version: int
+    other_files: int = 0
+    fallbacks: tuple[Fallback, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was left out at the start."""
+        return self.start_version == 0
+
+
+def find_log(storage: Storage, root: str) -> tuple[LogDirectory, Listing]:
+    """Return the log of the table at `root`, and what its latest version needs.
+
+    Raises LogNotFoundError where there is none, and UnsupportedLogFormatError where it is kept in
+    a layout that its commits alone do not tell.
+    """
+    for log_format in FORMATS:
+        directory = LogDirectory(storage, root, log_format)
+        try:
+            listing = list_latest(directory)
+        except LogNotFoundError:
+            continue
+        if listing.refs or listing.other_files or storage.scheme == "file":
+            return directory, listing
+    raise LogNotFoundError(storage.url(root))
+
+
+def read_hint(directory: LogDirectory) -> tuple[Hint | None, Fallback | None]:
+    """Return the hint, or why the one that is there is of no use."""
+    try:
+        data = directory.storage.read(directory.file(HINT))
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None
+    hint = parse_hint(data)
+    if isinstance(hint, str):
+        return None, Fallback("hint", HINT, f"{hint}; the whole log is listed")
+    return hint, None
+
+
+def list_log(directory: LogDirectory, start_version: int = 0) -> Listing:
+    """List the log files whose name is that of `start_version` or a later one."""
+    storage, log_format = directory.storage, directory.log_format
+    start = first_name(start_version) if start_version else ""
+    try:
+        files = storage.list_from(directory.path, start)
+    except (FileNotFoundError, NotADirectoryError):
+        raise LogNotFoundError(directory.table_url) from None
+    found = [(file.name, file.size, file.modification_time_ms) for file in files]
+    if log_format.checkpoint_directory or log_format.foreign_state_prefix:
+        # Digits sort before every directory's name, so starting late hides none of them.
+        names = storage.list_directories(directory.path, start)
+        _refuse_foreign_state(directory, names)
+        if (below := log_format.checkpoint_directory) in names and below is not None:
+            found += [
+                (f"{below}/{file.name}", file.size, file.modification_time_ms)
+                for file in storage.list_from(directory.file(below), start)
+            ]
+    parsed = (parse_path(name, size, time, log_format) for name, size, time in found)
+    refs = tuple(ref for ref in parsed if ref is not None)
+    return Listing(refs, start_version, len(found) - len(refs))
+
+
+def list_latest(directory: LogDirectory) -> Listing:
+    """List what the latest version needs: from the hint on, or everything."""
+    hint, fallback = read_hint(directory)
+    listing = list_log(directory, hint.version if hint else 0)
+    if hint and not any(
+        ref.kind.is_checkpoint and ref.version >= hint.version for ref in listing.refs
+    ):
+        fallback = Fallback(
+            "hint", HINT, f"names checkpoint {hint.version}, not found; the whole log is listed"
+        )
+        listing = list_log(directory)
+    return replace(listing, fallbacks=(fallback,)) if fallback else listing
+
+
+def _refuse_foreign_state(directory: LogDirectory, names: list[str]) -> None:
+    prefix = directory.log_format.foreign_state_prefix
+    if prefix and any(name.startswith(prefix) for name in names):
+        raise UnsupportedLogFormatError(directory.url, f"Avro state ({prefix}*/_manifest.avro)")

@@ -1,0 +1,67 @@
+"""What do single commits say of themselves? Their commitInfo, their time, their raw actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+
+from engine.config import MAX_DECOMPRESSED_BYTES, Config
+from engine.log.listing import LogDirectory
+from engine.log.paths import TransactionFileRef
+from engine.replay.compression import decode
+from engine.replay.lines import LineAction, read_line, read_lines
+
+_ONLY_INFO: Final = {"commitInfo": pa.string()}
+
+
+def commit_actions(
+    directory: LogDirectory, ref: TransactionFileRef, config: Config
+) -> list[LineAction]:
+    """Return the actions of one commit in the order of its lines."""
+    data = _plain(directory, directory.storage.read(directory.file(ref.path)), ref, config)
+    return list(read_lines(data, ref, directory.log_format))
+
+
+def commit_infos(
+    directory: LogDirectory, refs: Iterable[TransactionFileRef], config: Config
+) -> Iterator[tuple[TransactionFileRef, dict[str, Any]]]:
+    """Yield each commit with its commitInfo, `{}` where it has none. Other lines are not read."""
+    refs = list(refs)
+    names = {directory.file(ref.path): ref for ref in refs}
+    for path, data in directory.storage.read_many(list(names)):
+        ref = names[path]
+        yield ref, _commit_info(_plain(directory, data, ref, config), ref)
+
+
+def in_commit_timestamp(directory: LogDirectory, ref: TransactionFileRef) -> int | None:
+    """Return the in-commit timestamp of one commit, if it has one."""
+    for _, info in commit_infos(directory, [ref], Config()):
+        stamp = info.get("inCommitTimestamp")
+        return stamp if isinstance(stamp, int) else None
+    return None
+
+
+def _plain(
+    directory: LogDirectory, data: bytes, ref: TransactionFileRef, config: Config
+) -> bytes:
+    if not directory.log_format.compressed_commits:
+        return data
+    return decode(data, ref.path, config[MAX_DECOMPRESSED_BYTES])
+
+
+def _commit_info(data: bytes, ref: TransactionFileRef) -> dict[str, Any]:
+    at = data.find(b'"commitInfo"')
+    while at >= 0:
+        start = data.rfind(b"\n", 0, at) + 1
+        end = data.find(b"\n", at)
+        line = data[start : end if end >= 0 else len(data)]
+        ordinal = data.count(b"\n", 0, start)
+        action = read_line(line, ref, ordinal, _ONLY_INFO)
+        if action is not None:
+            info = orjson.loads(action.value)
+            return info if isinstance(info, dict) else {}
+        at = data.find(b'"commitInfo"', start + len(line))
+    return {}

@@ -1,0 +1,112 @@
+"""From the bytes of a log file to its plain JSON bytes, never more of them than allowed.
+
+A file is plain, or `0x01` + codec + payload, or (later native writers) raw gzip.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+from engine.errors import UnreadableLogFileError
+
+MAGIC: Final = b"\x01"
+GZIP_MAGIC: Final = b"\x1f\x8b"
+DEFAULT_LIMIT_BYTES: Final = 512 * 1024 * 1024
+
+_STEP: Final = 1 << 20
+
+
+class _TooLargeError(Exception):
+    """The payload unpacks to more than the limit."""
+
+
+def decode(data: bytes, path: str, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    """Return the plain bytes of a log file, compressed or not.
+
+    Raises UnreadableLogFileError for an empty file, a missing or unknown codec byte, a damaged
+    payload, and a payload that would unpack to more than `limit_bytes`.
+    """
+    if not data:
+        raise UnreadableLogFileError(path, "the transaction file is empty")
+    if data[:1] == MAGIC:
+        if len(data) < len(MAGIC) + 1:
+            raise UnreadableLogFileError(path, "compressed file too short: the codec byte is missing")
+        name, unpack = _CODECS.get(data[1], ("", None))
+        if unpack is None:
+            known = ", ".join(f"0x{byte:02x} {name}" for byte, (name, _) in _CODECS.items())
+            raise UnreadableLogFileError(
+                path, f"unknown compression codec 0x{data[1]:02x}; known codecs: {known}"
+            )
+        payload = data[2:]
+    elif data[:2] == GZIP_MAGIC:
+        name, unpack, payload = "gzip", _gunzip, data
+    else:
+        return data
+    try:
+        return unpack(payload, limit_bytes)
+    except _TooLargeError:
+        raise UnreadableLogFileError(
+            path,
+            f"unpacks to more than {limit_bytes} bytes; if that is right, raise "
+            "spark.indextables.transaction.compression.maxDecompressedBytes",
+        ) from None
+    except (zlib.error, pa.ArrowException, OSError, EOFError, ValueError) as error:
+        raise UnreadableLogFileError(path, f"damaged {name} data: {error}") from None
+
+
+def is_compressed(data: bytes) -> bool:
+    """Tell whether `decode` would have anything to unpack."""
+    return data[:1] == MAGIC or data[:2] == GZIP_MAGIC
+
+
+def _gunzip(payload: bytes, limit_bytes: int) -> bytes:
+    out: list[bytes] = []
+    room = limit_bytes
+    while payload:
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof:
+            piece = member.decompress(payload, min(_STEP, room + 1))
+            payload = member.unconsumed_tail
+            room -= len(piece)
+            if room < 0:
+                raise _TooLargeError
+            out.append(piece)
+            if not piece and not payload and not member.eof:
+                raise EOFError("the data ends in the middle of a stream")
+        payload = member.unused_data
+    return b"".join(out)
+
+
+def _stream(codec: str) -> Callable[[bytes, int], bytes]:
+    def unpack(payload: bytes, limit_bytes: int) -> bytes:
+        with pa.CompressedInputStream(pa.BufferReader(payload), codec) as stream:
+            plain: bytes = stream.read(limit_bytes + 1)
+        if len(plain) > limit_bytes:
+            raise _TooLargeError
+        return plain
+
+    return unpack
+
+
+def _unsnap(payload: bytes, limit_bytes: int) -> bytes:
+    size = shift = 0
+    for byte in payload[:5]:  # the plain size stands in front, as a varint
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size > limit_bytes:
+        raise _TooLargeError
+    return bytes(pa.decompress(payload, decompressed_size=size, codec="snappy", asbytes=True))
+
+
+_CODECS: Final[dict[int, tuple[str, Callable[[bytes, int], bytes]]]] = {
+    0x01: ("gzip", _gunzip),
+    0x02: ("zstd", _stream("zstd")),
+    0x03: ("lz4", _stream("lz4")),
+    0x04: ("snappy", _unsnap),
+}

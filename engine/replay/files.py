@@ -1,0 +1,164 @@
+"""Reconciles adds and removes in process: the newest action of each file key, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.actions import (
+    ActionBatch,
+    conform,
+    files_schema,
+    kinds,
+    nulls,
+    tombstones_schema,
+)
+from engine.formats import LogFormat
+from engine.replay.keys import canonical_paths, dv_ids, fingerprints
+from engine.replay.keyset import KeySet
+from engine.replay.rules import FILE_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """The actions of one kind in a batch, and what they are compared by.
+
+    `rows` says where in `column` they stand; the other arrays have one entry for each of them.
+    """
+
+    kind: str
+    column: pa.StructArray
+    rows: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    versions: np.ndarray
+    ordinals: np.ndarray
+
+    def select(self, keep: np.ndarray) -> pa.StructArray:
+        """Return the actions that `keep` marks."""
+        if len(self.rows) == len(self.column) and keep.all():
+            return self.column
+        mask = np.zeros(len(self.column), dtype=bool)
+        mask[self.rows[keep]] = True
+        return self.column.filter(pa.array(mask))
+
+
+def file_rows(batch: ActionBatch, root: str) -> list[FileRows]:
+    """Return the file actions of a batch with their keys. Pure: fit for any thread."""
+    found = []
+    for kind in FILE_KINDS:
+        column = batch.columns.get(kind)
+        if column is None or column.null_count == len(column):
+            continue
+        here = column.is_valid().to_numpy(zero_copy_only=False)
+        paths = canonical_paths(column.field("path"), root)
+        has_vectors = column.type.get_field_index("deletionVector") >= 0
+        ids = dv_ids(pc.struct_field(column, "deletionVector")) if has_vectors else None
+        first, second = fingerprints(paths, ids)
+        versions, ordinals = batch.version.to_numpy(), batch.ordinal.to_numpy()
+        arrays = (first, second, versions, ordinals)
+        if not here.all():
+            arrays = tuple(array[here] for array in arrays)
+        found.append(FileRows(kind, column, np.flatnonzero(here), *arrays))
+    return found
+
+
+class FileReconciler:
+    """Takes runs of file actions, the newest run first, then the checkpoint; keeps the winners."""
+
+    def __init__(self, log_format: LogFormat) -> None:
+        self._format = log_format
+        self._seen = KeySet()
+        self._oldest: int | None = None
+        self._tail: dict[str, list[pa.StructArray]] = {kind: [] for kind in FILE_KINDS}
+        self._base: dict[str, list[pa.StructArray]] = {kind: [] for kind in FILE_KINDS}
+
+    def take(self, run: Sequence[FileRows]) -> None:
+        """Enter one run: all of it newer than every later run, in any order within."""
+        if not run:
+            return
+        versions = _joined(run, "versions")
+        assert self._oldest is None or int(versions.max()) < self._oldest, "runs come newest first"
+        self._oldest = int(versions.min())
+        first, second = _joined(run, "first"), _joined(run, "second")
+        keep = newest(first, second, versions, _joined(run, "ordinals"))
+        keep[keep] = self._seen.add(first[keep], second[keep])
+        at = 0
+        for part in run:
+            mine = keep[at : at + len(part.rows)]
+            at += len(part.rows)
+            if mine.any():
+                self._tail[part.kind].append(part.select(mine))
+
+    def take_checkpoint(self, run: Sequence[FileRows]) -> None:
+        """Enter rows of the checkpoint, after every run; they lose against any of them.
+
+        They are not reconciled among themselves: a checkpoint holds a key once.
+        """
+        for part in run:
+            keep = ~self._seen.contains(part.first, part.second)
+            if keep.any():
+                self._base[part.kind].append(part.select(keep))
+
+    def files(self) -> pa.Table:
+        """Return the live files, oldest first."""
+        return self._table("add", files_schema(self._format))
+
+    def tombstones(self) -> pa.Table:
+        """Return the tombstones, oldest first."""
+        return self._table("remove", tombstones_schema(self._format))
+
+    def _table(self, kind: str, schema: pa.Schema) -> pa.Table:
+        struct = kinds(self._format)[kind]
+        at = struct.get_field_index("deletionVector")
+        batches = []
+        for actions in self._base[kind] + self._tail[kind][::-1]:
+            whole = conform(actions, struct)
+            no_vectors = at < 0 or actions.type.get_field_index("deletionVector") < 0
+            ids = nulls(len(whole), pa.string()) if no_vectors else dv_ids(whole.field(at))
+            columns = [whole.field(i) for i in range(struct.num_fields)]
+            batches.append(pa.RecordBatch.from_arrays([*columns, ids], schema=schema))
+        return pa.Table.from_batches(batches, schema)
+
+
+def newest(
+    first: np.ndarray, second: np.ndarray, versions: np.ndarray, ordinals: np.ndarray
+) -> np.ndarray:
+    """Return which rows are the newest of their key, a key being a pair of hashes."""
+    count = len(first)
+    order = _ascending(versions, ordinals)
+    if order is not None:
+        first, second = first[order], second[order]
+    codes = pc.dictionary_encode(pa.array(first)).indices.to_numpy()
+    last = _last(codes)
+    if not (second == second[last[codes]]).all():
+        # Two keys share half of their fingerprint: compare whole ones.
+        _, codes = np.unique(np.stack([first, second], axis=1), axis=0, return_inverse=True)
+        last = _last(codes.ravel())
+    keep = np.zeros(count, dtype=bool)
+    keep[last if order is None else order[last]] = True
+    return keep
+
+
+def _last(codes: np.ndarray) -> np.ndarray:
+    """Return the last row of each code: of several assignments to one place the last stands."""
+    last = np.empty(int(codes.max()) + 1, dtype=np.int64)
+    last[codes] = np.arange(len(codes))
+    return last
+
+
+def _ascending(versions: np.ndarray, ordinals: np.ndarray) -> np.ndarray | None:
+    """Return the order that sorts by (version, ordinal), or None when the rows are in it."""
+    step = np.diff(versions)
+    if ((step > 0) | ((step == 0) & (np.diff(ordinals) >= 0))).all():
+        return None
+    return np.lexsort((ordinals, versions))
+
+
+def _joined(run: Sequence[FileRows], name: str) -> np.ndarray:
+    arrays = [getattr(part, name) for part in run]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

@@ -1,0 +1,139 @@
+"""What makes two actions speak of the same file: canonical path and deletion-vector id.
+
+Keys are compared by a 128-bit fingerprint, seeded anew in every process: 16 bytes a key instead of
+its text, and no loop over rows. Two different keys of a log of ten million would share one with a
+probability of 10^-25; whoever wants to force it does not know the seed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_SEEDS: Final = np.frombuffer(os.urandom(32), dtype=np.uint64) | np.uint64(1)
+_WORD: Final = 8
+_FULL: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
+_SHIFT: Final = np.uint64(32)
+
+# s3a and s3n are other clients' names for the same objects.
+_SAME_SCHEMES: Final = (("s3", "s3a", "s3n"),)
+
+
+def canonical_paths(paths: pa.Array, root: str) -> pa.Array:
+    """Return `paths` with every spelling of a file under `root` made relative.
+
+    `root` is the table's URL or absolute path. Percent escapes are left as they stand: they are
+    part of the name (`a%20b` and `a b` are two keys in every engine).
+    """
+    candidates = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, ":"))
+    if not pc.any(candidates).as_py():
+        return paths
+    paths = pc.replace_substring_regex(paths, r"^file:/+", "/")
+    for prefix in _spellings(root):
+        under = pc.starts_with(paths, prefix)
+        if pc.any(under).as_py():
+            cut = pc.utf8_slice_codeunits(paths, len(prefix))
+            paths = pc.if_else(under, cut, paths)
+    return paths
+
+
+def canonical_path(path: str, root: str) -> str:
+    """Return what `canonical_paths` makes of one path."""
+    path = re.sub(r"^file:/+", "/", path)
+    for prefix in _spellings(root):
+        if path.startswith(prefix):
+            return path[len(prefix) :]
+    return path
+
+
+@lru_cache(maxsize=64)
+def _spellings(root: str) -> tuple[str, ...]:
+    base = re.sub(r"^file:/+", "/", root).rstrip("/")
+    if not base:
+        return ()
+    scheme, rest = urlsplit(base).scheme, base
+    for group in _SAME_SCHEMES:
+        if scheme in group:
+            rest = base[len(scheme) :]
+            return tuple(f"{name}{rest}/" for name in group)
+    return (f"{base}/",)
+
+
+def dv_ids(vectors: pa.StructArray) -> pa.Array:
+    """Return each deletion vector's unique id, null where there is none.
+
+    A vector without a storage type is no vector: some writers fill the struct with blanks.
+    """
+    storage = pc.struct_field(vectors, "storageType")
+    absent = pc.or_kleene(pc.is_null(storage), pc.equal(storage, ""))
+    offset = pc.struct_field(vectors, "offset").cast(pa.string())
+    suffix = pc.fill_null(pc.binary_join_element_wise("@", offset, ""), "")
+    where = pc.fill_null(pc.struct_field(vectors, "pathOrInlineDv"), "")
+    ids = pc.binary_join_element_wise(storage, where, suffix, "")
+    return pc.if_else(absent, pa.scalar(None, pa.string()), ids)
+
+
+def dv_id(vector: dict[str, object] | None) -> str | None:
+    """Return what `dv_ids` makes of one vector."""
+    if not vector or not vector.get("storageType"):
+        return None
+    offset = vector.get("offset")
+    tail = "" if offset is None else f"@{offset}"
+    return f"{vector['storageType']}{vector.get('pathOrInlineDv') or ''}{tail}"
+
+
+def fingerprints(paths: pa.Array, ids: pa.Array | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return two 64-bit hashes a key; equal keys have equal pairs."""
+    first, second = _hash(paths)
+    if ids is not None and ids.null_count < len(ids):
+        has = ids.is_valid().to_numpy(zero_copy_only=False)
+        id_first, id_second = _hash(ids)
+        first = np.where(has, (first ^ id_first) * _SEEDS[2], first)
+        second = np.where(has, (second ^ (id_second >> _SHIFT)) * _SEEDS[3] + id_first, second)
+    return first, second
+
+
+def _hash(strings: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Hash every string of an array, eight bytes at a time for all of them at once."""
+    count = len(strings)
+    if count == 0:
+        empty = np.empty(0, dtype=np.uint64)
+        return empty, empty
+    _, offset_buffer, data_buffer = strings.buffers()
+    bounds = np.frombuffer(offset_buffer, dtype=np.int32)
+    bounds = bounds[strings.offset : strings.offset + count + 1].astype(np.int64)
+    low, high = int(bounds[0]), int(bounds[-1])
+    padded = np.zeros(high - low + _WORD, dtype=np.uint8)
+    if high > low:
+        padded[: high - low] = np.frombuffer(data_buffer, dtype=np.uint8)[low:high]
+    # A word may start at any byte.
+    words = np.ndarray((high - low + 1,), dtype=np.uint64, buffer=padded.data, strides=(1,))
+    start, length = bounds[:-1] - low, np.diff(bounds)
+    first = length.astype(np.uint64) * _SEEDS[0]
+    second = length.astype(np.uint64) ^ _SEEDS[1]
+    shortest, longest = int(length.min()), int(length.max())
+    for at in range(0, longest, _WORD):
+        if at + _WORD <= shortest:
+            first, second = _mix(first, second, words[start + at])
+            continue
+        rows = np.flatnonzero(length > at)
+        left = np.minimum(length[rows] - at, _WORD).astype(np.uint64) * np.uint64(_WORD)
+        mask = _FULL >> (np.uint64(64) - left)
+        word = words[start[rows] + at] & mask
+        first[rows], second[rows] = _mix(first[rows], second[rows], word)
+    return first, second
+
+
+def _mix(first: np.ndarray, second: np.ndarray, word: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    first = (first ^ word) * _SEEDS[2]
+    first ^= first >> _SHIFT
+    second = (second + word) * _SEEDS[3]
+    second ^= second >> np.uint64(29)
+    return first, second

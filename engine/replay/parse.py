@@ -1,0 +1,183 @@
+"""Bytes of commits and JSON compactions -> VersionedActions. The same on both engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from engine.actions import ActionBatch, kinds
+from engine.formats import LogFormat
+from engine.log.paths import TransactionFileRef
+from engine.replay.columns import ColumnReader, NotPlainError
+from engine.replay.compression import DEFAULT_LIMIT_BYTES, decode
+from engine.replay.lines import LineAction, read_line, read_lines, to_batch
+
+# Files are read together in chunks of about this size: large enough to keep Arrow busy, small
+# enough that a few of them in flight stay out of the way of the result.
+CHUNK_BYTES: Final = 16 * 1024 * 1024
+
+_FILE_ACTIONS: Final = (b'{"add"', b'{"remove"')
+_HEAD_LINES: Final = 16
+_TAIL_LINES: Final = 4
+_NEWLINE: Final = 0x0A
+_OPEN: Final = 0x7B
+
+
+class Parser:
+    """Parses log files of one format; keeps what it learned of their fields between calls."""
+
+    def __init__(self, log_format: LogFormat, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+        self._format = log_format
+        self._known = kinds(log_format)
+        self._limit_bytes = limit_bytes
+        self._reader = ColumnReader(log_format)
+
+    def parse(self, files: Iterable[tuple[TransactionFileRef, bytes]]) -> list[ActionBatch]:
+        """Return every action of `files`, each with its version and its place in its file.
+
+        Raises UnreadableLogFileError for the first line that is not sound.
+        """
+        aside: list[LineAction] = []
+        sections: list[_Section] = []
+        pieces: list[bytes | memoryview] = []
+        for ref, data in files:
+            section = self._section(ref, data, aside, pieces)
+            if section is not None:
+                sections.append(section)
+        body = b"".join(pieces)
+        pieces.clear()
+        batches = self._bodies(body, sections)
+        return [to_batch(aside, self._format), *batches] if aside else batches
+
+    def _section(
+        self,
+        ref: TransactionFileRef,
+        data: bytes,
+        aside: list[LineAction],
+        pieces: list[bytes | memoryview],
+    ) -> _Section | None:
+        """Read the lines around a file's run of file actions; return where that run is."""
+        if self._format.compressed_commits:
+            data = decode(data, ref.path, self._limit_bytes)
+        head, start = _head(data)
+        tail, end = _tail(data, start)
+        lines = data.count(b"\n", start, end)
+        whole = True
+        if end > start:
+            pieces.append(memoryview(data)[start:end])
+            if data[end - 1] != _NEWLINE:
+                pieces.append(b"\n")
+                lines += 1
+            whole = _is_whole(data, start, end)
+        after = len(head) + lines
+        for ordinal, line in [*enumerate(head), *enumerate(tail, after)]:
+            if line.strip():
+                action = read_line(line, ref, ordinal, self._known)
+                if action is not None:
+                    aside.append(action)
+        return _Section(ref, len(head), lines, whole) if lines else None
+
+    def _bodies(self, body: bytes, sections: Sequence[_Section]) -> list[ActionBatch]:
+        if not sections:
+            return []
+        try:
+            if not all(section.is_whole for section in sections):
+                raise NotPlainError("a file starts or ends inside an object")
+            return self._columns(body, sections)
+        except NotPlainError:
+            if len(sections) == 1:
+                # Here an unsound line raises, with its place.
+                lines = read_lines(body, sections[0].ref, self._format, sections[0].first_ordinal)
+                return [to_batch(list(lines), self._format)]
+        batches = []
+        start = 0
+        for section in sections:
+            end = _after_lines(body, start, section.lines)
+            batches += self._bodies(body[start:end], [section])
+            start = end
+        return batches
+
+    def _columns(self, body: bytes, sections: Sequence[_Section]) -> list[ActionBatch]:
+        counts = [section.lines for section in sections]
+        versions = np.repeat(np.array([s.ref.version for s in sections], dtype=np.int64), counts)
+        starts = np.cumsum([0, *counts[:-1]])
+        offsets = np.array([s.first_ordinal for s in sections], dtype=np.int64) - starts
+        ordinals = np.arange(len(versions), dtype=np.int64) + np.repeat(offsets, counts)
+        batch, exact = self._reader.read(body, versions, ordinals)
+        if not exact.any():
+            return [batch]
+        lines = body.split(b"\n")
+        owner = np.repeat(np.arange(len(sections)), counts)
+        found = (
+            read_line(lines[row], sections[owner[row]].ref, int(ordinals[row]), self._known)
+            for row in np.flatnonzero(exact)
+        )
+        return [batch, to_batch([action for action in found if action], self._format)]
+
+
+def chunks(
+    refs: Iterable[TransactionFileRef], size_bytes: int = CHUNK_BYTES
+) -> Iterator[list[TransactionFileRef]]:
+    """Group refs, in their order, into runs of about `size_bytes`."""
+    run: list[TransactionFileRef] = []
+    room = size_bytes
+    for ref in refs:
+        run.append(ref)
+        room -= ref.size
+        if room <= 0:
+            yield run
+            run, room = [], size_bytes
+    if run:
+        yield run
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """One file's run of file actions: how many lines, and where the first stands in the file."""
+
+    ref: TransactionFileRef
+    first_ordinal: int
+    lines: int
+    is_whole: bool
+
+
+def _is_whole(data: bytes, start: int, end: int) -> bool:
+    # Bodies are read as one text. A body that begins and ends with a brace cannot merge with its
+    # neighbours into anything that parses, whatever is wrong inside it.
+    return data[start] == _OPEN and data[max(start, end - 16) : end].rstrip()[-1:] == b"}"
+
+
+def _after_lines(data: bytes, start: int, lines: int) -> int:
+    for _ in range(lines):
+        start = data.index(b"\n", start) + 1
+    return start
+
+
+def _head(data: bytes) -> tuple[list[bytes], int]:
+    lines: list[bytes] = []
+    start = 0
+    while start < len(data) and len(lines) < _HEAD_LINES:
+        if data.startswith(_FILE_ACTIONS, start):
+            break
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        lines.append(data[start:end])
+        start = end + 1
+    return lines, min(start, len(data))
+
+
+def _tail(data: bytes, start: int) -> tuple[list[bytes], int]:
+    lines: list[bytes] = []
+    end = len(data)
+    while end > start and len(lines) < _TAIL_LINES:
+        stop = end - 1 if data[end - 1] == _NEWLINE else end
+        begin = max(data.rfind(b"\n", start, stop) + 1, start)
+        if data.startswith(_FILE_ACTIONS, begin):
+            break
+        lines.append(data[begin:stop])
+        end = begin
+    return lines[::-1], end
+
