@@ -155,6 +155,9 @@ REQUIRED: Final[Mapping[str, str]] = {
     "sidecar": "path",
 }
 
+# What a file action is compared by: never pruned.
+KEY_FIELDS: Final = frozenset({"path", "deletionVector"})
+
 # Written as numbers by some engines and as text by others; the text is what we keep.
 NUMBER_OR_TEXT: Final = frozenset({"timeRangeStart", "timeRangeEnd"})
 
@@ -163,6 +166,18 @@ NUMBER_OR_TEXT: Final = frozenset({"timeRangeStart", "timeRangeEnd"})
 def kinds(log_format: LogFormat) -> Mapping[str, pa.DataType]:
     """Return the action kinds of a format and their types, in wire names."""
     return _KINDS[log_format.name]
+
+
+@cache
+def pruned_kinds(
+    log_format: LogFormat, fields: tuple[str, ...] | None
+) -> Mapping[str, pa.DataType]:
+    """Return `kinds` with only the key and these fields of file actions; None keeps all."""
+    known = dict(kinds(log_format))
+    for kind in ("add", "remove") if fields is not None else ():
+        kept = [f for f in known[kind] if f.name in KEY_FIELDS or f.name in (fields or ())]
+        known[kind] = pa.struct(kept)
+    return known
 
 
 @cache

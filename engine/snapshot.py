@@ -206,9 +206,7 @@ def load_snapshot(
                 raise
             unusable[culprit] = str(damage)
             continue
-        except (EmptyLogError, LogStartError):
-            raise
-        snapshot = Snapshot(
+        return Snapshot(
             directory=directory,
             segment=segment,
             state=_complete(state, segment, config),
@@ -219,7 +217,6 @@ def load_snapshot(
                 "replay": round(time.perf_counter() - listed, 6),
             },
         )
-        return snapshot
     assert first_damage is not None
     raise first_damage
 
@@ -254,9 +251,11 @@ def _segments(
 
 def _culprit(segment: LogSegment, damage: UnreadableLogFileError) -> str | None:
     """Return the name of the file to do without, or None when it is one we cannot do without."""
+    if any(ref.path == damage.path for ref in segment.compactions):
+        return damage.path
     if isinstance(damage, CorruptCheckpointError) and segment.checkpoint is not None:
         return segment.checkpoint.name
-    return next((ref.path for ref in segment.compactions if ref.path == damage.path), None)
+    return None
 
 
 def _complete(state: State, segment: LogSegment, config: Config) -> State:

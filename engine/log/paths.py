@@ -24,6 +24,7 @@ class FileKind(Enum):
     CHECKPOINT_JSON = "json"
     CHECKPOINT_JSON_PART = "json-part"
     CHECKPOINT_METADATA = "checkpoint-metadata"
+    SIDECAR = "sidecar"
     CHECKSUM = "checksum"
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.actions import ActionBatch, conform, kinds
+from engine.actions import ActionBatch, conform, kinds, pruned_kinds
 from engine.errors import CorruptCheckpointError, MissingSidecarError, UnreadableLogFileError
 from engine.log.listing import LogDirectory
 from engine.log.paths import SIDECARS, FileKind, TransactionFileRef, parse_path
@@ -24,6 +23,7 @@ from engine.replay.parse import Parser
 from engine.replay.stats import stats_json
 
 BATCH_ROWS: Final = 64 * 1024
+_ROW_GROUP_BITS: Final = 32
 
 ALL_KINDS: Final = (
     "add",
@@ -34,15 +34,6 @@ ALL_KINDS: Final = (
     "domainMetadata",
     "mergeskip",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointFile:
-    """One file that holds rows of a checkpoint: the file itself, a part or a sidecar."""
-
-    path: str
-    version: int
-    size: int
 
 
 def read_checkpoint(
@@ -56,13 +47,32 @@ def read_checkpoint(
 
     Raises CorruptCheckpointError, or its kind MissingSidecarError, where it cannot be read whole.
     """
+    for ref in checkpoint.files:
+        for batch in read_checkpoint_file(directory, ref, wanted=wanted, limit_bytes=limit_bytes):
+            yield batch
+            if "add" in wanted or "remove" in wanted:
+                for sidecar in sidecars(batch, ref.version):
+                    yield from read_checkpoint_file(directory, sidecar, wanted=wanted)
+
+
+def read_checkpoint_file(
+    directory: LogDirectory,
+    ref: TransactionFileRef,
+    *,
+    wanted: Sequence[str] = ALL_KINDS,
+    fields: tuple[str, ...] | None = None,
+    row_groups: tuple[int, int] = (0, 1),
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> Iterator[ActionBatch]:
+    """Yield the actions of one file of a checkpoint; of `fields` only, where they are given.
+
+    With `row_groups=(i, n)`, of a Parquet file every n-th row group from the i-th on.
+    """
     try:
-        for ref in checkpoint.files:
-            for batch in _read_file(directory, ref, wanted, limit_bytes):
-                yield batch
-                if "add" in wanted or "remove" in wanted:
-                    for sidecar in sidecar_files(directory, batch, ref.version):
-                        yield from read_parquet(directory, sidecar, wanted)
+        if ref.is_json:
+            yield from _read_json(directory, ref, fields, limit_bytes)
+        else:
+            yield from _read_parquet(directory, ref, wanted, fields, row_groups)
     except CorruptCheckpointError:
         raise
     except UnreadableLogFileError as error:
@@ -70,70 +80,71 @@ def read_checkpoint(
             error.path, f"unreadable checkpoint: {error.reason}", error.line, error.column
         ) from None
     except FileNotFoundError as error:
-        raise CorruptCheckpointError(checkpoint.name, f"a file is missing: {error}") from None
+        if ref.path.startswith(f"{SIDECARS}/"):
+            raise MissingSidecarError(ref.path, "a sidecar of the checkpoint is missing") from None
+        raise CorruptCheckpointError(ref.path, f"a file is missing: {error}") from None
 
 
-def sidecar_files(
-    directory: LogDirectory, batch: ActionBatch, version: int
-) -> list[CheckpointFile]:
+def sidecars(batch: ActionBatch, version: int) -> list[TransactionFileRef]:
     """Return the sidecars that the rows of a V2 checkpoint name, always inside `_sidecars`."""
     column = batch.columns.get("sidecar")
     if column is None or column.null_count == len(column):
         return []
-    found = column.filter(column.is_valid())
-    names = [unquote(path).rpartition("/")[2] for path in found.field("path").to_pylist()]
-    sizes = (
-        found.field("sizeInBytes").to_pylist()
-        if found.type.get_field_index("sizeInBytes") >= 0
-        else [0] * len(names)
-    )
+    found = column.filter(column.is_valid()).to_pylist()
     return [
-        CheckpointFile(f"{SIDECARS}/{name}", version, size or 0)
-        for name, size in zip(names, sizes, strict=True)
+        TransactionFileRef(
+            version=version,
+            path=f"{SIDECARS}/{unquote(sidecar['path']).rpartition('/')[2]}",
+            size=sidecar.get("sizeInBytes") or 0,
+            modification_time=sidecar.get("modificationTime") or 0,
+            kind=FileKind.SIDECAR,
+            start_version=version,
+        )
+        for sidecar in found
     ]
 
 
-def read_parquet(
+def _read_parquet(
     directory: LogDirectory,
-    file: CheckpointFile | TransactionFileRef,
+    ref: TransactionFileRef,
     wanted: Iterable[str],
-    first_ordinal: int = 0,
+    fields: tuple[str, ...] | None,
+    row_groups: tuple[int, int],
 ) -> Iterator[ActionBatch]:
-    """Yield the actions of one Parquet file, reading only the columns that are known."""
-    known = kinds(directory.log_format)
+    known = pruned_kinds(directory.log_format, fields)
     names = [kind for kind in (*wanted, "sidecar") if kind in known]
     try:
-        source = directory.storage.open_input(directory.file(file.path))
+        source = directory.storage.open_input(directory.file(ref.path))
         with pq.ParquetFile(source) as parquet:
-            fields = {field.name: field.type for field in parquet.schema_arrow}
+            found = {field.name: field.type for field in parquet.schema_arrow}
             columns = [
                 leaf
                 for kind in names
-                if kind in fields
-                for leaf in _leaves(kind, fields[kind], known[kind])
+                if kind in found
+                for leaf in _leaves(kind, found[kind], known[kind])
             ]
             if not columns:
                 return
-            ordinal = first_ordinal
-            for batch in parquet.iter_batches(batch_size=BATCH_ROWS, columns=columns):
-                yield _to_actions(batch, known, file.version, ordinal)
-                ordinal += batch.num_rows
+            first, step = row_groups
+            for group in range(first, parquet.num_row_groups, step):
+                ordinal = group << _ROW_GROUP_BITS
+                for batch in parquet.iter_batches(BATCH_ROWS, [group], columns):
+                    yield _to_actions(batch, known, ref.version, ordinal)
+                    ordinal += batch.num_rows
     except FileNotFoundError:
-        if file.path.startswith(f"{SIDECARS}/"):
-            raise MissingSidecarError(file.path, "a sidecar of the checkpoint is missing") from None
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CorruptCheckpointError(file.path, f"unreadable Parquet: {reason}") from None
+        raise CorruptCheckpointError(ref.path, f"unreadable Parquet: {reason}") from None
 
 
-def _read_file(
-    directory: LogDirectory, ref: TransactionFileRef, wanted: Sequence[str], limit_bytes: int
+def _read_json(
+    directory: LogDirectory,
+    ref: TransactionFileRef,
+    fields: tuple[str, ...] | None,
+    limit_bytes: int,
 ) -> Iterator[ActionBatch]:
-    if not ref.is_json:
-        yield from read_parquet(directory, ref, wanted)
-        return
-    parser = Parser(directory.log_format, limit_bytes)
+    parser = Parser(directory.log_format, limit_bytes, fields)
     data = directory.storage.read(directory.file(ref.path))
     if ref.kind is not FileKind.CHECKPOINT_JSON:
         yield from parser.parse([(ref, data)])
@@ -201,7 +212,7 @@ def _from_object(
             except ValueError as error:
                 raise CorruptCheckpointError(ref.path, str(error)) from None
             actions.append(LineAction(ref.version, len(actions), kind, converted))
-    return to_batch(actions, directory.log_format)
+    return to_batch(actions, known)
 
 
 def _leaves(kind: str, found: pa.DataType, known: pa.DataType) -> list[str]:

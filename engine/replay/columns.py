@@ -10,6 +10,7 @@ be read by `lines`, which is exact and says what is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -18,8 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 import pyarrow.types as pt
 
-from engine.actions import REQUIRED, ActionBatch, kinds
-from engine.formats import LogFormat
+from engine.actions import REQUIRED, ActionBatch
 
 # Arrow's type inference recurses; a line this short cannot nest deep enough to exhaust a stack.
 _SAFE_LINE_BYTES: Final = 4096
@@ -35,8 +35,8 @@ class NotPlainError(Exception):
 class ColumnReader:
     """Reads bodies of JSON lines; remembers the fields it has met."""
 
-    def __init__(self, log_format: LogFormat) -> None:
-        self._known = kinds(log_format)
+    def __init__(self, known: Mapping[str, pa.DataType]) -> None:
+        self._known = known
         self._shape = pa.schema([])
 
     def read(self, body: bytes, versions: np.ndarray, ordinals: np.ndarray) -> tuple[
@@ -154,7 +154,7 @@ def _known_type(known: object, name: str) -> pa.DataType | None:
     if isinstance(known, pa.StructType):
         index = known.get_field_index(name)
         return known.field(index).type if index >= 0 else None
-    assert isinstance(known, dict)
+    assert isinstance(known, Mapping)
     return known.get(name)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 
+from engine.actions import kinds
 from engine.config import MAX_DECOMPRESSED_BYTES, Config
 from engine.log.listing import LogDirectory
 from engine.log.paths import TransactionFileRef
@@ -22,7 +23,7 @@ def commit_actions(
 ) -> list[LineAction]:
     """Return the actions of one commit in the order of its lines."""
     data = _plain(directory, directory.storage.read(directory.file(ref.path)), ref, config)
-    return list(read_lines(data, ref, directory.log_format))
+    return list(read_lines(data, ref, kinds(directory.log_format)))
 
 
 def commit_infos(

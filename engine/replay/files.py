@@ -84,15 +84,9 @@ class FileReconciler:
         versions = _joined(run, "versions")
         assert self._oldest is None or int(versions.max()) < self._oldest, "runs come newest first"
         self._oldest = int(versions.min())
-        first, second = _joined(run, "first"), _joined(run, "second")
-        keep = newest(first, second, versions, _joined(run, "ordinals"))
-        keep[keep] = self._seen.add(first[keep], second[keep])
-        at = 0
-        for part in run:
-            mine = keep[at : at + len(part.rows)]
-            at += len(part.rows)
-            if mine.any():
-                self._tail[part.kind].append(part.select(mine))
+        for part, keep in zip(run, newest_of_run(run, self._seen), strict=True):
+            if keep.any():
+                self._tail[part.kind].append(part.select(keep))
 
     def take_checkpoint(self, run: Sequence[FileRows]) -> None:
         """Enter rows of the checkpoint, after every run; they lose against any of them.
@@ -123,6 +117,16 @@ class FileReconciler:
             columns = [whole.field(i) for i in range(struct.num_fields)]
             batches.append(pa.RecordBatch.from_arrays([*columns, ids], schema=schema))
         return pa.Table.from_batches(batches, schema)
+
+
+def newest_of_run(run: Sequence[FileRows], seen: KeySet) -> list[np.ndarray]:
+    """Return which rows of each part win: the newest of the run whose key was not seen before."""
+    if not run:
+        return []
+    first, second = _joined(run, "first"), _joined(run, "second")
+    keep = newest(first, second, _joined(run, "versions"), _joined(run, "ordinals"))
+    keep[keep] = seen.add(first[keep], second[keep])
+    return np.split(keep, np.cumsum([len(part.rows) for part in run])[:-1])
 
 
 def newest(

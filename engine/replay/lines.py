@@ -13,10 +13,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.actions import NUMBER_OR_TEXT, REQUIRED, ActionBatch, kinds
+from engine.actions import NUMBER_OR_TEXT, REQUIRED, ActionBatch
 from engine.errors import UnreadableLogFileError
-from engine.formats import LogFormat
 from engine.log.paths import TransactionFileRef
+
+Kinds = Mapping[str, pa.DataType]
 
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
@@ -32,14 +33,13 @@ class LineAction:
 
 
 def read_lines(
-    data: bytes, ref: TransactionFileRef, log_format: LogFormat, first_ordinal: int = 0
+    data: bytes, ref: TransactionFileRef, known: Kinds, first_ordinal: int = 0
 ) -> Iterator[LineAction]:
     """Yield the actions of a log file in the order of its lines, counted from `first_ordinal`.
 
     Blank lines and unknown actions are passed over. Raises UnreadableLogFileError, naming the
     line, where a line is not JSON, holds two actions, or an action misses or garbles a field.
     """
-    known = kinds(log_format)
     for ordinal, line in enumerate(data.split(b"\n"), first_ordinal):
         if line.strip():
             action = read_line(line, ref, ordinal, known)
@@ -48,7 +48,7 @@ def read_lines(
 
 
 def read_line(
-    line: bytes, ref: TransactionFileRef, ordinal: int, known: Mapping[str, pa.DataType]
+    line: bytes, ref: TransactionFileRef, ordinal: int, known: Kinds
 ) -> LineAction | None:
     """Return the action of one line, or None when it is of no known kind."""
     try:
@@ -85,9 +85,8 @@ def action_value(value: Any, kind: str, kind_type: pa.DataType) -> Any:
     return _struct(value, kind_type, kind)
 
 
-def to_batch(actions: Sequence[LineAction], log_format: LogFormat) -> ActionBatch:
+def to_batch(actions: Sequence[LineAction], known: Kinds) -> ActionBatch:
     """Return actions read line by line as columns."""
-    known = kinds(log_format)
     columns = {
         kind: pa.array([a.value if a.kind == kind else None for a in actions], known[kind])
         for kind in dict.fromkeys(action.kind for action in actions)

@@ -15,7 +15,7 @@ from engine.errors import MissingMetadataError, MissingProtocolError, StorageErr
 from engine.log.listing import LogDirectory
 from engine.log.paths import TransactionFileRef
 from engine.log.segment import LogSegment
-from engine.replay.checkpoints import ALL_KINDS, read_checkpoint, read_parquet
+from engine.replay.checkpoints import ALL_KINDS, read_checkpoint, read_checkpoint_file
 from engine.replay.files import FileReconciler, FileRows, file_rows
 from engine.replay.parse import Parser, chunks
 from engine.replay.state import Singles, State
@@ -80,7 +80,7 @@ def tail_runs(
             ) from None
         for ref in refs:
             if not ref.is_json:
-                batches += read_parquet(directory, ref, ALL_KINDS)
+                batches += read_checkpoint_file(directory, ref, wanted=ALL_KINDS)
         return [Prepared(batch, file_rows(batch, directory.table_url)) for batch in batches]
 
     workers = max(1, min(config[CHECKPOINT_PARALLELISM], os.cpu_count() or 1))

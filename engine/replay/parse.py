@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.actions import ActionBatch, kinds
+from engine.actions import ActionBatch, pruned_kinds
 from engine.formats import LogFormat
 from engine.log.paths import TransactionFileRef
 from engine.replay.columns import ColumnReader, NotPlainError
@@ -29,11 +29,16 @@ _OPEN: Final = 0x7B
 class Parser:
     """Parses log files of one format; keeps what it learned of their fields between calls."""
 
-    def __init__(self, log_format: LogFormat, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+    def __init__(
+        self,
+        log_format: LogFormat,
+        limit_bytes: int = DEFAULT_LIMIT_BYTES,
+        fields: tuple[str, ...] | None = None,
+    ) -> None:
         self._format = log_format
-        self._known = kinds(log_format)
+        self._known = pruned_kinds(log_format, fields)
         self._limit_bytes = limit_bytes
-        self._reader = ColumnReader(log_format)
+        self._reader = ColumnReader(self._known)
 
     def parse(self, files: Iterable[tuple[TransactionFileRef, bytes]]) -> list[ActionBatch]:
         """Return every action of `files`, each with its version and its place in its file.
@@ -50,7 +55,7 @@ class Parser:
         body = b"".join(pieces)
         pieces.clear()
         batches = self._bodies(body, sections)
-        return [to_batch(aside, self._format), *batches] if aside else batches
+        return [to_batch(aside, self._known), *batches] if aside else batches
 
     def _section(
         self,
@@ -90,8 +95,8 @@ class Parser:
         except NotPlainError:
             if len(sections) == 1:
                 # Here an unsound line raises, with its place.
-                lines = read_lines(body, sections[0].ref, self._format, sections[0].first_ordinal)
-                return [to_batch(list(lines), self._format)]
+                lines = read_lines(body, sections[0].ref, self._known, sections[0].first_ordinal)
+                return [to_batch(list(lines), self._known)]
         batches = []
         start = 0
         for section in sections:
@@ -115,7 +120,7 @@ class Parser:
             read_line(lines[row], sections[owner[row]].ref, int(ordinals[row]), self._known)
             for row in np.flatnonzero(exact)
         )
-        return [batch, to_batch([action for action in found if action], self._format)]
+        return [batch, to_batch([action for action in found if action], self._known)]
 
 
 def chunks(

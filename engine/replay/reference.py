@@ -96,7 +96,7 @@ def _file(ref: TransactionFileRef, directory: LogDirectory, limit: int) -> Itera
         return
     if directory.log_format.compressed_commits:
         data = decode(data, ref.path, limit)
-    for action in read_lines(data, ref, directory.log_format):
+    for action in read_lines(data, ref, kinds(directory.log_format)):
         value = action.value
         yield action.kind, orjson.loads(value) if isinstance(value, str) else value
 

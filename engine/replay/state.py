@@ -82,6 +82,10 @@ class Singles:
         if won is None or won[0] <= position:
             self._won[kind][key] = (position, value)
 
+    def entries(self, kind: str) -> list[tuple[str, tuple[int, int], Mapping[str, Any]]]:
+        """Return (key, position, action) of each winner of a kind."""
+        return [(key, position, value) for key, (position, value) in self._won[kind].items()]
+
     def winner(self, kind: str) -> Mapping[str, Any] | None:
         """Return the one action of a kind that has no key."""
         entry = self._won[kind].get("")
