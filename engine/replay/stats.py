@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
-_CONTROL: Final = re.compile("[\x00-\x1f]")
-_PLAIN: Final = r"[\x00-\x1f]"
+from engine.replay.jsontext import json_objects
+
 _FIRST: Final = r'^\s*\{\s*"numRecords"\s*:\s*(?P<n>\d{1,18})\s*[,}]'
 
 
 def stats_json(stats: pa.StructArray) -> pa.Array:
     """Return each struct as compact JSON; null fields are left out, a null struct is null."""
-    text = _object(stats)
-    return pc.if_else(stats.is_valid(), text, pa.scalar(None, pa.string()))
+    return json_objects(stats)
 
 
 def record_counts(files: pa.Table) -> pa.ChunkedArray:
@@ -32,9 +29,7 @@ def record_counts(files: pa.Table) -> pa.ChunkedArray:
     if not pc.any(unsure).as_py():
         return found
     exact = pa.array([_num_records(text) for text in stats.filter(unsure).to_pylist()], pa.int64())
-    return pc.replace_with_mask(
-        found.combine_chunks(), unsure.combine_chunks(), exact
-    )
+    return pc.replace_with_mask(found.combine_chunks(), unsure.combine_chunks(), exact)
 
 
 def _num_records(text: str) -> int | None:
@@ -44,58 +39,3 @@ def _num_records(text: str) -> int | None:
         return None
     count = found.get("numRecords") if isinstance(found, dict) else None
     return count if isinstance(count, int) and 0 <= count < 2**63 else None
-
-
-def _object(struct: pa.StructArray) -> pa.Array:
-    """Return `{"name":value,...}` for each row."""
-    members: list[pa.Array] = []
-    for field in struct.type:
-        value = _value(pc.struct_field(struct, field.name))
-        key = pa.scalar(f'"{_escape(field.name)}":')
-        members.append(pc.binary_join_element_wise(key, value, ""))
-    if not members:
-        return pa.repeat("{}", len(struct))
-    joined = pc.binary_join_element_wise(*members, ",", null_handling="skip")
-    return pc.binary_join_element_wise("{", joined, "}", "")
-
-
-def _value(array: pa.Array) -> pa.Array:
-    """Return the JSON text of each value, null where the value is null."""
-    kind = array.type
-    if pt.is_struct(kind):
-        return pc.if_else(array.is_valid(), _object(array), pa.scalar(None, pa.string()))
-    if pt.is_boolean(kind):
-        return pc.if_else(array, "true", "false")
-    if pt.is_integer(kind) or pt.is_decimal(kind):
-        return array.cast(pa.string())
-    if pt.is_floating(kind):
-        finite = pc.is_finite(array)
-        return pc.if_else(finite, array.cast(pa.string()), _quoted(array.cast(pa.string())))
-    if pt.is_timestamp(kind):
-        # Delta keeps milliseconds here, and UTC where the type has a zone.
-        zone = "Z" if kind.tz else ""
-        plain = array.cast(pa.timestamp("ms"), safe=False)
-        return _quoted(pc.strftime(plain, format=f"%Y-%m-%dT%H:%M:%S{zone}"))
-    if pt.is_string(kind) or pt.is_large_string(kind):
-        return _quoted(_escaped(array.cast(pa.string())))
-    if pt.is_date(kind):
-        return _quoted(array.cast(pa.string()))
-    return pa.nulls(len(array), pa.string())
-
-
-def _quoted(text: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise('"', text, '"', "")
-
-
-def _escaped(text: pa.Array) -> pa.Array:
-    text = pc.replace_substring(text, "\\", "\\\\")
-    text = pc.replace_substring(text, '"', '\\"')
-    if pc.any(pc.match_substring_regex(text, _PLAIN)).as_py():
-        for code in range(0x20):
-            text = pc.replace_substring(text, chr(code), f"\\u{code:04x}")
-    return text
-
-
-def _escape(name: str) -> str:
-    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
