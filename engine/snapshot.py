@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,9 +25,13 @@ from engine.log.listing import Listing, LogDirectory, list_log
 from engine.log.segment import Fallback, LogSegment, segment_for
 from engine.replay import Progress, Replay
 from engine.replay.commits import in_commit_timestamp
+from engine.replay.partitions import partition_columns_of
 from engine.replay.predicate import Predicate, parse_predicate
 from engine.replay.rules import check_protocol
 from engine.replay.state import State, Totals
+
+# Told of each segment before it is replayed; returns what is then told of the bytes done.
+Watch = Callable[[LogSegment], Progress]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +119,20 @@ class Snapshot:
         """Return the number of live files, their bytes and records, and of tombstones."""
         return self.state.totals()
 
+    def partition_count(self) -> int:
+        """Return how many partitions have a live file; 1 for a table without partition columns."""
+        columns = self.partition_columns
+        keys = columns
+        if schema := self.metadata.get("schemaString"):
+            keys = [column.key for column in partition_columns_of(schema, columns)]
+        maps = self.state.files["partitionValues"]
+        values = {
+            str(at): pc.map_lookup(maps, pa.scalar(key), "first") for at, key in enumerate(keys)
+        }
+        if not values:
+            return min(1, len(maps))
+        return int(pa.table(values).group_by(list(values)).aggregate([]).num_rows)
+
     def predicate(self, where: str) -> Predicate:
         """Return `where` bound to this table's partition columns and their types."""
         return parse_predicate(where, self.schema_string, self.partition_columns)
@@ -183,7 +201,7 @@ def load_snapshot(
     version: int | None,
     engine: tuple[str, Replay],
     config: Config,
-    progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> Snapshot:
     """Replay `version`, or the latest, routing around what is damaged where that is safe.
 
@@ -198,7 +216,7 @@ def load_snapshot(
     for listing, segment in _segments(directory, listing, version, unusable, config):
         listed = time.perf_counter()
         try:
-            state = replay(segment, directory, config, progress)
+            state = replay(segment, directory, config, watch and watch(segment))
         except UnreadableLogFileError as damage:
             first_damage = first_damage or damage
             culprit = _culprit(segment, damage)
@@ -265,9 +283,7 @@ def _complete(state: State, segment: LogSegment, config: Config) -> State:
         if default is None:
             raise MissingProtocolError(segment.directory, segment.version)
         reader, writer = default
-        state = replace(
-            state, protocol={"minReaderVersion": reader, "minWriterVersion": writer}
-        )
+        state = replace(state, protocol={"minReaderVersion": reader, "minWriterVersion": writer})
     if config[PROTOCOL_CHECK_ENABLED]:
         check_protocol(state.protocol, segment.log_format, segment.directory)
     if state.metadata is None:

@@ -18,10 +18,10 @@ from engine.log.timestamps import (
     version_at,
     version_at_in_commit_time,
 )
-from engine.replay import Progress, Replay, local, reference
+from engine.replay import Replay, local, reference
 from engine.replay.commits import commit_actions, commit_infos, in_commit_timestamp
 from engine.replay.lines import LineAction
-from engine.snapshot import Snapshot, load_snapshot
+from engine.snapshot import Snapshot, Watch, load_snapshot
 from engine.storage import open_storage
 
 _ENGINES: Mapping[str, Replay] = {"local": local.replay, "reference": reference.replay}
@@ -58,11 +58,13 @@ class TableLog:
         *,
         timestamp: datetime | None = None,
         engine: str | None = None,
-        progress: Progress | None = None,
+        progress: Watch | None = None,
     ) -> Snapshot:
         """Return the table's state at a version, at a moment, or at the latest version.
 
-        Raises VersionNotFoundError, and whatever makes the log unreadable as a ReplayError.
+        `progress` is told of the segment before it is read, and returns what is then called
+        with the bytes of each file as it is done. Raises VersionNotFoundError, and whatever
+        makes the log unreadable as a ReplayError.
         """
         if version is not None and timestamp is not None:
             raise ValueError("give a version or a timestamp, not both")
