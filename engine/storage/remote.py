@@ -178,9 +178,6 @@ class RemoteStorage(Storage):
             try:
                 return request()
             except Exception as error:
-                if isinstance(error, FileNotFoundError) and self._refusal(error) is None:
-                    missing = os.strerror(errno.ENOENT)
-                    raise FileNotFoundError(errno.ENOENT, missing, self.url(path)) from error
                 if delay is None or not self._is_transient(error):
                     raise self._explained(path, error) from error
                 self.sleep(delay)
@@ -232,9 +229,11 @@ class RemoteStorage(Storage):
             return "permission denied; check the credentials in use"
         return None
 
-    def _explained(self, path: str, error: BaseException) -> ReplayError:
+    def _explained(self, path: str, error: Exception) -> Exception:
         if isinstance(error, ReplayError):
             return error
+        if isinstance(error, FileNotFoundError) and self._refusal(error) is None:
+            return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
         if self._is_transient(error):
             tries = self.config[STORAGE_MAX_ATTEMPTS]
             return StorageError(self.url(path), f"no answer in {tries} tries: {_first_line(error)}")

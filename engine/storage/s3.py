@@ -6,16 +6,20 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import aiohttp
-import s3fs
-from botocore import exceptions as boto
-from botocore.parsers import ResponseParserError
 from fsspec.asyn import sync
 
 from engine.config import MAX_CONCURRENT_READS, READ_TIMEOUT_SECONDS
 from engine.errors import StorageError
 from engine.storage import FileInfo
 from engine.storage.remote import RemoteStorage
+from engine.storage.s3client import (
+    CONFLICT_STATUS,
+    TRANSIENT,
+    TRANSIENT_STATUS,
+    answer,
+    client,
+    refusal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,64 +27,14 @@ if TYPE_CHECKING:
 # Who wrote an object, as metadata on it: tells our write, its answer lost, from another's.
 _WRITER: Final = "txlog-writer"
 
-# Names that users of deltalake and of Hadoop know -> s3fs's.
-_OPTION_NAMES: Final = {
-    "aws_access_key_id": "key",
-    "aws_secret_access_key": "secret",
-    "aws_session_token": "token",
-    "aws_endpoint_url": "endpoint_url",
-    "aws_region": "region",
-    "aws_default_region": "region",
-    "fs.s3a.access.key": "key",
-    "fs.s3a.secret.key": "secret",
-    "fs.s3a.session.token": "token",
-    "fs.s3a.endpoint": "endpoint_url",
-    "fs.s3a.endpoint.region": "region",
-}
-_TRANSIENT_STATUS: Final = {408, 409, 429, 500, 502, 503, 504}
-_CONFLICT_STATUS: Final = 412
-
-_NO_CREDENTIALS: Final = (
-    "no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-    "or AWS_PROFILE, or run where a role is attached"
-)
-_DENIED: Final = (
-    "access denied; the credentials in use need s3:ListBucket on the bucket and "
-    "s3:GetObject (to write, s3:PutObject) on its objects"
-)
-_NOT_VALID: Final = "the AWS credentials are not valid or have expired; renew them and try again"
-_ELSEWHERE: Final = "the bucket is in another region; set AWS_REGION to it"
-_REFUSALS: Final = {
-    "NoSuchBucket": "no such bucket; check its name and the endpoint",
-    "AccessDenied": _DENIED,
-    "AllAccessDisabled": _DENIED,
-    "403": _DENIED,
-    "InvalidAccessKeyId": _NOT_VALID,
-    "SignatureDoesNotMatch": _NOT_VALID,
-    "ExpiredToken": _NOT_VALID,
-    "InvalidToken": _NOT_VALID,
-    "PermanentRedirect": _ELSEWHERE,
-    "AuthorizationHeaderMalformed": _ELSEWHERE,
-    "301": _ELSEWHERE,
-    "NotImplemented": "this S3 store has no conditional writes, and so no safe way to add files",
-}
-
-
-class _OneTry(s3fs.S3FileSystem):  # type: ignore[misc]
-    # Retries are ours: one hidden inside s3fs could repeat a write that had landed.
-    retries = 1
+# Larger files are sent in parts of this size.
+PART_BYTES = 64 * 1024**2
 
 
 class S3Storage(RemoteStorage):
     """S3 and what speaks its protocol."""
 
-    transient: ClassVar[tuple[type[BaseException], ...]] = (
-        *RemoteStorage.transient,
-        boto.HTTPClientError,
-        boto.IncompleteReadError,
-        ResponseParserError,
-        aiohttp.ClientError,
-    )
+    transient: ClassVar[tuple[type[BaseException], ...]] = (*RemoteStorage.transient, *TRANSIENT)
 
     def root(self, path: str) -> str:
         """Return `bucket/key`."""
@@ -129,38 +83,27 @@ class S3Storage(RemoteStorage):
 
     def write_new(self, path: str, data: bytes) -> None:
         """Write by a request that S3 refuses when the key exists."""
+        bucket, key = _bucket_and_key(path)
 
         def create(writer: str) -> None:
-            self._fs.pipe_file(path, data, mode="create", Metadata={_WRITER: writer})
+            if len(data) > PART_BYTES:
+                return self._upload(path, writer, lambda upload: self._send(path, data, upload))
+            where = {"Bucket": bucket, "Key": key, "Metadata": {_WRITER: writer}}
+            self._fs.call_s3("put_object", Body=data, IfNoneMatch="*", **where)
+            return None
 
         self._created_by_us(path, create, lambda: self.read(path) == data)
 
     def publish(self, staged: str, final: str) -> None:
         """Copy inside S3, then drop the staged object."""
+
         # A multipart upload of one copied part: unlike CopyObject, every store that knows
         # conditional writes refuses its last step when the key exists.
-        bucket, key = _bucket_and_key(final)
+        def copy(upload: dict[str, Any]) -> list[str]:
+            copied = self._fs.call_s3("upload_part_copy", PartNumber=1, CopySource=staged, **upload)
+            return [copied["CopyPartResult"]["ETag"]]
 
-        def create(writer: str) -> None:
-            call = self._fs.call_s3
-            started = call(
-                "create_multipart_upload", Bucket=bucket, Key=key, Metadata={_WRITER: writer}
-            )
-            upload = {"Bucket": bucket, "Key": key, "UploadId": started["UploadId"]}
-            try:
-                part = call("upload_part_copy", PartNumber=1, CopySource=staged, **upload)
-                parts = [{"PartNumber": 1, "ETag": part["CopyPartResult"]["ETag"]}]
-                call(
-                    "complete_multipart_upload",
-                    MultipartUpload={"Parts": parts},
-                    IfNoneMatch="*",
-                    **upload,
-                )
-            except BaseException:
-                self._forget(upload)
-                raise
-
-        self._created_by_us(final, create, lambda: False)
+        self._created_by_us(final, lambda writer: self._upload(final, writer, copy), lambda: False)
         self._retried(staged, lambda: self._fs.rm_file(staged))
 
     def delete_many(self, paths: Iterable[str]) -> dict[str, str]:
@@ -177,18 +120,8 @@ class S3Storage(RemoteStorage):
     # --- requests ------------------------------------------------------------------------------
 
     def _connect(self) -> Any:
-        timeout = self.config[READ_TIMEOUT_SECONDS]
-        options = {"client_kwargs": {}, "config_kwargs": {}, **_named_as_s3fs(self.options)}
-        if region := options.pop("region", None):
-            options["client_kwargs"] = {"region_name": region, **options["client_kwargs"]}
-        options["config_kwargs"] = {
-            "connect_timeout": min(timeout, 10),
-            "read_timeout": timeout,
-            "max_pool_connections": self.config[MAX_CONCURRENT_READS],
-            **options["config_kwargs"],
-            "retries": {"total_max_attempts": 1, "mode": "standard"},
-        }
-        return _OneTry(use_listings_cache=False, **options)
+        reads = self.config[MAX_CONCURRENT_READS]
+        return client(self.options, self.config[READ_TIMEOUT_SECONDS], reads)
 
     def _pages(self, directory: str, name: str) -> Iterator[dict[str, Any]]:
         bucket, prefix = _bucket_and_key(directory + "/")
@@ -232,10 +165,28 @@ class S3Storage(RemoteStorage):
 
         self._created(path, lambda: create(writer), is_ours)
 
-    def _forget(self, upload: dict[str, Any]) -> None:
-        # The parts of an upload that nobody completes are paid for until they are aborted.
-        with contextlib.suppress(Exception):
-            self._fs.call_s3("abort_multipart_upload", **upload)
+    def _upload(self, path: str, writer: str, parts: Callable[[dict[str, Any]], list[str]]) -> None:
+        bucket, key = _bucket_and_key(path)
+        call = self._fs.call_s3
+        metadata = {_WRITER: writer}
+        started = call("create_multipart_upload", Bucket=bucket, Key=key, Metadata=metadata)
+        upload = {"Bucket": bucket, "Key": key, "UploadId": started["UploadId"]}
+        try:
+            tags = [{"PartNumber": n, "ETag": tag} for n, tag in enumerate(parts(upload), 1)]
+            finished = {"MultipartUpload": {"Parts": tags}, "IfNoneMatch": "*"}
+            call("complete_multipart_upload", **upload, **finished)
+        except BaseException:
+            # The parts of an upload that nobody completes are paid for until it is aborted.
+            with contextlib.suppress(Exception):
+                call("abort_multipart_upload", **upload)
+            raise
+
+    def _send(self, path: str, data: bytes, upload: dict[str, Any]) -> list[str]:
+        chunks = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)]
+        return [
+            self._call(path, "upload_part", PartNumber=n, Body=chunk, **upload)["ETag"]
+            for n, chunk in enumerate(chunks, 1)
+        ]
 
     def _delete_batch(self, bucket: str, paths: list[str]) -> dict[str, str]:
         objects = [{"Key": _bucket_and_key(path)[1]} for path in paths]
@@ -256,18 +207,14 @@ class S3Storage(RemoteStorage):
     # --- what went wrong -----------------------------------------------------------------------
 
     def _is_transient(self, error: BaseException) -> bool:
-        status, code = _answer(error)
-        if status is not None:
-            return status in _TRANSIENT_STATUS or code == "SlowDown"
-        return super()._is_transient(error)
+        status = answer(error)[0]
+        return super()._is_transient(error) if status is None else status in TRANSIENT_STATUS
 
     def _is_conflict(self, error: BaseException) -> bool:
-        return _answer(error)[0] == _CONFLICT_STATUS
+        return answer(error)[0] == CONFLICT_STATUS
 
     def _refusal(self, error: BaseException) -> str | None:
-        if isinstance(error, (boto.NoCredentialsError, boto.PartialCredentialsError)):
-            return _NO_CREDENTIALS
-        return _REFUSALS.get(_answer(error)[1]) or super()._refusal(error)
+        return refusal(error) or super()._refusal(error)
 
 
 def _bucket_and_key(path: str) -> tuple[str, str]:
@@ -279,23 +226,3 @@ def _just_before(name: str) -> str:
     # S3 starts strictly after a key, and `name` itself is wanted: step back by one code point.
     # What lies between is dropped by the caller.
     return name[:-1] + (chr(ord(name[-1]) - 1) + "\U0010ffff" if name[-1] > "\x01" else "")
-
-
-def _answer(error: BaseException) -> tuple[int | None, str]:
-    """Return the HTTP status and S3's code, where the server answered at all."""
-    response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
-    if not isinstance(response, dict):
-        return None, ""
-    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return status, str(response.get("Error", {}).get("Code", ""))
-
-
-def _named_as_s3fs(options: Any) -> dict[str, Any]:
-    named = {}
-    for name, value in options.items():
-        plain = name.removeprefix("spark.hadoop.")
-        named[_OPTION_NAMES.get(plain.lower(), plain)] = value
-    endpoint = named.get("endpoint_url")
-    if endpoint and "://" not in endpoint:
-        named["endpoint_url"] = f"https://{endpoint}"
-    return named

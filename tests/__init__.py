@@ -1,0 +1,1 @@
+"""The tests. Helpers are imported as `tests.…` from anywhere below."""
