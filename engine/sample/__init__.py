@@ -6,6 +6,7 @@ import json
 import os
 import zlib
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,6 +80,7 @@ class _Maker:
             log_format, self._lines, spec.checkpoint_kind, self._compress, self._write
         )
         self._block: list[Actions] = []
+        self._made: set[Path] = set()
         self._actions = self._bytes = 0
 
     def make(self) -> Sample:
@@ -117,7 +119,7 @@ class _Maker:
         )
 
     def _checkpoint(self, history: History, version: int) -> None:
-        times = self._lines.files.commit_times_ms(np.arange(version + 1))
+        times = self._lines.files.times_ms[: version + 1]
         since = [np.searchsorted(times, times[-1] - kept, "right") for kept in (_WEEK_MS, _DAY_MS)]
         state = history.state(version, tombstones_since=int(since[0]), skips_since=int(since[1]))
         hint = self._checkpointer.checkpoint(state)
@@ -132,16 +134,15 @@ class _Maker:
             return
         adds = iter(self._lines.adds(concat([commit.added for commit in block])))
         removes = iter(self._lines.removes(concat([commit.removed for commit in block])))
-        times = self._lines.files.commit_times_ms(np.array([c.version for c in block], np.int64))
-        for commit, time_ms in zip(block, times, strict=True):
-            texts = self._lines.commit_info(commit)
+        for commit, info in zip(block, self._lines.commit_infos(block), strict=True):
+            texts = [info]
             if commit.version == 0:
                 texts += self._lines.table()
             texts += self._lines.others(commit)
-            texts += [next(removes) for _ in range(len(commit.removed))]
-            texts += [next(adds) for _ in range(len(commit.added))]
+            texts += islice(removes, len(commit.removed))
+            texts += islice(adds, len(commit.added))
             data = self._compress(("\n".join(texts) + "\n").encode(), commit.version)
-            self._write(commit_name(commit.version), data, time_ms)
+            self._write(commit_name(commit.version), data, self._lines.time_ms(commit.version))
         self._progress(len(block))
 
     def _compress(self, data: bytes, version: int) -> bytes:
@@ -160,7 +161,9 @@ class _Maker:
             return
         # On disk without its sync: a sample need not outlive a power cut, only never overwrite.
         file = Path(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.parent not in self._made:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._made.add(file.parent)
         with file.open("xb", buffering=0) as opened:
             opened.write(data)
         if time_ms is not None:

@@ -50,7 +50,10 @@ class FileColumns:
 
 
 class Files:
-    """Every file a sample will ever hold, by number: commit v adds `adds` files from v * adds."""
+    """Every file a sample will ever hold, by number: commit v adds `adds` files from v * adds.
+
+    `times_ms` says when each version was committed: one after the other, not quite evenly.
+    """
 
     def __init__(self, spec: SampleSpec, suffix: str) -> None:
         self._spec = spec
@@ -58,12 +61,18 @@ class Files:
         self._partitions = [_partition(index) for index in range(spec.partitions)] or [
             Partition("{}", "")
         ]
+        interval_ms = spec.interval_s * 1000
+        versions = np.arange(spec.commits, dtype=np.int64)
+        jitter = (self._hash(versions, _JITTER) % np.uint64(interval_ms // 2)).astype(np.int64)
+        self.times_ms = spec.start_ms + versions * interval_ms + jitter
+        self._ends = np.datetime_as_string(self.times_ms.view("M8[ms]"))
+        self._starts = np.datetime_as_string((self.times_ms - interval_ms).view("M8[ms]"))
 
     def columns(self, ids: Numbers) -> FileColumns:
         """Return what both an add and a remove say of these files."""
         partitions = self._hash(ids, _PARTITION) % np.uint64(len(self._partitions))
         where = [self._partitions[index] for index in partitions.tolist()]
-        names = uuids(self._hash(ids, _UUID), self._hash(ids, _VECTOR))
+        names = _uuids(self._hash(ids, _UUID), self._hash(ids, _VECTOR))
         tasks = (ids % max(self._spec.adds, 1)).tolist()
         suffix = self._suffix
         return FileColumns(
@@ -73,7 +82,7 @@ class Files:
             ],
             partitions=where,
             sizes=self._sizes(ids),
-            times_ms=self.commit_times_ms(ids // max(self._spec.adds, 1)),
+            times_ms=self.times_ms[self._versions(ids)].tolist(),
             records=self._records(ids).tolist(),
         )
 
@@ -81,7 +90,7 @@ class Files:
         """Return, for each file: records, min and max of id, ts, name, value, and nulls."""
         records = self._records(ids)
         low = ids * 100_000
-        ends = np.array(self.commit_times_ms(ids // max(self._spec.adds, 1)), np.int64)
+        versions = self._versions(ids)
         value = self._hash(ids, _VALUE)
         value_low = (value % np.uint64(50_000)).astype(np.int64) / 100
         value_high = value_low + (value >> np.uint64(32)).astype(np.int64) % 50_000 / 100
@@ -91,11 +100,11 @@ class Files:
         columns: Sequence[Numbers | Any] = (
             records,
             low,
-            np.datetime_as_string((ends - self._spec.interval_s * 1000).view("M8[ms]")),
+            self._starts[versions],
             name_low,
             value_low,
             low + records - 1,
-            np.datetime_as_string(ends.view("M8[ms]")),
+            self._ends[versions],
             name_high,
             value_high,
             (nulls % np.uint64(7)).astype(np.int64),
@@ -119,18 +128,17 @@ class Files:
             vector if has else None for vector, has in zip(found, versions.tolist(), strict=True)
         ]
 
-    def commit_times_ms(self, versions: Numbers) -> list[int]:
-        """Return when these versions were committed: one after the other, not quite evenly."""
-        interval_ms = self._spec.interval_s * 1000
-        jitter = (self._hash(versions, _JITTER) % np.uint64(interval_ms // 2 or 1)).astype(np.int64)
-        times: list[int] = (self._spec.start_ms + versions * interval_ms + jitter).tolist()
-        return times
+    def uuids(self, what: str, numbers: Numbers) -> list[str]:
+        """Return the UUIDs of things that are no files: of a kind, and of a version each."""
+        stream = 1000 + sum(what.encode())
+        return _uuids(self._hash(numbers, stream), self._hash(numbers, stream + 1000))
 
     def uuid(self, what: str, number: int = 0) -> str:
-        """Return the UUID of something that there is one of, or one of a version."""
-        stream = sum(what.encode())
-        ids = np.array([number], np.int64)
-        return uuids(self._hash(ids, 1000 + stream), self._hash(ids, 2000 + stream))[0]
+        """Return one such UUID."""
+        return self.uuids(what, np.array([number], np.int64))[0]
+
+    def _versions(self, ids: Numbers) -> Numbers:
+        return ids // max(self._spec.adds, 1)
 
     def _sizes(self, ids: Numbers) -> list[int]:
         spread = (self._hash(ids, _SIZE) >> np.uint64(38)).astype(np.int64)
@@ -150,7 +158,7 @@ class Files:
         return hashes
 
 
-def uuids(high: _Hashes, low: _Hashes) -> list[str]:
+def _uuids(high: _Hashes, low: _Hashes) -> list[str]:
     """Return each pair of hashes as a UUID of version 4."""
     raw = np.stack([high, low], axis=1).astype(">u8").view(np.uint8)
     raw[:, 6] = raw[:, 6] & 0x0F | 0x40

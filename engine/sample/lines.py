@@ -14,7 +14,7 @@ from engine.formats import DELTA, INDEXTABLES
 from engine.sample.files import Files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from engine.sample.history import Actions, FileKeys, Skip
     from engine.sample.spec import SampleSpec
@@ -48,6 +48,7 @@ class Lines(ABC):
     """Writes the actions of one sample, one text a line, no newline at its end."""
 
     suffix: str
+    provider: str
 
     def __init__(self, spec: SampleSpec) -> None:
         self._spec = spec
@@ -60,7 +61,7 @@ class Lines(ABC):
     def removes(self, keys: FileKeys) -> list[str]:
         """Return the remove of each file, by the version that removed it."""
         columns = self.files.columns(keys.ids)
-        times = self.files.commit_times_ms(keys.versions)
+        times = self.files.times_ms[keys.versions].tolist()
         return [
             f'{{"remove":{{"path":"{path}","deletionTimestamp":{time},"dataChange":true,'
             f'"extendedFileMetadata":true,"partitionValues":{partition.values_json},'
@@ -96,8 +97,6 @@ class Lines(ABC):
         }
         return [_json({"protocol": self.protocol()}), _json({"metaData": metadata})]
 
-    provider: str
-
     @abstractmethod
     def protocol(self) -> dict[str, Any]:
         """Return the protocol that what the sample uses asks for."""
@@ -106,28 +105,10 @@ class Lines(ABC):
     def configuration(self) -> Mapping[str, str]:
         """Return the table's properties."""
 
-    def commit_info(self, commit: Actions) -> list[str]:
-        """Return what a commit says of itself."""
-        version, removed = commit.version, len(commit.removed)
-        operation = "WRITE" if not removed else "MERGE"
-        entry = {
-            "timestamp": self.time_ms(version),
-            "operation": operation if version else "CREATE TABLE AS SELECT",
-            "operationParameters": {"mode": "Append"}
-            if not removed
-            else {"matchedPredicates": "[]"},
-            **({"readVersion": version - 1} if version else {}),
-            "isolationLevel": "Serializable",
-            "isBlindAppend": not removed,
-            "operationMetrics": {
-                "numTargetFilesAdded": str(len(commit.added)),
-                "numTargetFilesRemoved": str(removed),
-                "executionTimeMs": str(500 + version % 1000),
-            },
-            "engineInfo": "txlog-sample",
-            "txnId": self.files.uuid("txn", version),
-        }
-        return [_json({"commitInfo": entry})]
+    def commit_infos(self, commits: Sequence[Actions]) -> list[str]:
+        """Return what each commit says of itself."""
+        names = self.files.uuids("txn", np.array([c.version for c in commits], np.int64))
+        return [self._commit_info(c, name) for c, name in zip(commits, names, strict=True)]
 
     def others(self, actions: Actions) -> list[str]:
         """Return the txns, the domains and the skips."""
@@ -146,7 +127,28 @@ class Lines(ABC):
 
     def time_ms(self, version: int) -> int:
         """Return when a version was committed."""
-        return self.files.commit_times_ms(np.array([version], np.int64))[0]
+        return int(self.files.times_ms[version])
+
+    def _commit_info(self, commit: Actions, name: str) -> str:
+        version, removed = commit.version, len(commit.removed)
+        parameters = {"matchedPredicates": "[]"} if removed else {"mode": "Append"}
+        operation = "MERGE" if removed else "WRITE"
+        entry = {
+            "timestamp": self.time_ms(version),
+            "operation": operation if version else "CREATE TABLE AS SELECT",
+            "operationParameters": parameters,
+            **({"readVersion": version - 1} if version else {}),
+            "isolationLevel": "Serializable",
+            "isBlindAppend": not removed,
+            "operationMetrics": {
+                "numTargetFilesAdded": str(len(commit.added)),
+                "numTargetFilesRemoved": str(removed),
+                "executionTimeMs": str(500 + version % 1000),
+            },
+            "engineInfo": "txlog-sample",
+            "txnId": name,
+        }
+        return _json({"commitInfo": entry})
 
     def _vectors(self, keys: FileKeys) -> list[str]:
         if not keys.vectors.any():
@@ -163,6 +165,8 @@ class Lines(ABC):
 
     def _skips(self, skips: Iterable[Skip]) -> list[str]:
         skips = list(skips)
+        if not skips:
+            return []
         columns = self.files.columns(np.array([skip.file for skip in skips], np.int64))
         return [
             f'{{"mergeskip":{{"path":"{path}","skipTimestamp":{time},"reason":"split is corrupt",'
