@@ -21,9 +21,10 @@ import pyarrow.types as pt
 
 from engine.actions import REQUIRED, ActionBatch
 
-# Arrow's type inference recurses; a line this short cannot nest deep enough to exhaust a stack.
-_SAFE_LINE_BYTES: Final = 4096
-_SAFE_NESTING: Final = 4000
+# Arrow's type inference recurses without a limit; the exact reader refuses more than this many
+# brackets inside each other. A shorter line cannot hold as many.
+_SAFE_NESTING: Final = 1000
+_NEWLINE, _RETURN, _OPEN, _CLOSE, _BRACKET = b"\n\r{}["
 _LEARN_ROUNDS: Final = 8
 _MAP_KEYS_LIMIT: Final = 2000
 
@@ -47,14 +48,14 @@ class ColumnReader:
         `versions` and `ordinals` tell where each line stands. Raises NotPlainError where the
         bytes are not one plain action a line.
         """
-        refuse_unsafe(body)
+        _refuse_unsafe(body)
         table = self._parse(body)
         if table.num_rows != len(versions):
             raise NotPlainError("lines and rows differ")
         raw = {
             name: table.column(name).combine_chunks()
-            for name in table.column_names
-            if name in self._known
+            for name, kind in zip(table.column_names, table.schema.types, strict=True)
+            if not pt.is_null(kind)
         }
         exact = np.zeros(len(versions), dtype=bool)
         free_form = raw.pop("commitInfo", None)
@@ -93,23 +94,27 @@ class ColumnReader:
         raise NotPlainError("its fields keep changing")
 
 
-def refuse_unsafe(body: bytes) -> None:
-    """Raise NotPlainError for text that is not UTF-8, or may nest deeper than Arrow can bear."""
+def _refuse_unsafe(body: bytes) -> None:
+    """Raise NotPlainError for text that Arrow reads otherwise than line by line, or not at all.
+
+    Arrow takes one object after the other and does not look at line ends. Where a line end stands
+    between two braces it cannot stand inside an object; so no object goes over a line end, and as
+    many rows as lines means one in each.
+    """
     if not body.isascii():
         try:
             body.decode()
         except UnicodeDecodeError as error:
             raise NotPlainError(str(error)) from None
-    start, end = 0, len(body)
-    while end - start > _SAFE_LINE_BYTES:
-        newline = body.rfind(b"\n", start, start + _SAFE_LINE_BYTES)
-        if newline < 0:
-            newline = body.find(b"\n", start)
-            newline = end if newline < 0 else newline
-            nesting = body.count(b"[", start, newline) + body.count(b"{", start, newline)
-            if nesting > _SAFE_NESTING:
-                raise NotPlainError("deeply nested")
-        start = newline + 1
+    text = np.frombuffer(body, dtype=np.uint8)
+    ends = np.flatnonzero(text == _NEWLINE)
+    last = ends - 1 - (text[ends - 1] == _RETURN)
+    if text[0] != _OPEN or (text[ends[:-1] + 1] != _OPEN).any() or (text[last] != _CLOSE).any():
+        raise NotPlainError("a line is not one object")
+    if np.diff(ends, prepend=-1).max() > _SAFE_NESTING:
+        brackets = np.flatnonzero((text == _OPEN) | (text == _BRACKET))
+        if np.diff(np.searchsorted(brackets, ends), prepend=0).max() > _SAFE_NESTING:
+            raise NotPlainError("deeply nested")
 
 
 def _learn(
@@ -120,7 +125,7 @@ def _learn(
     grown = False
     for field in found:
         wanted = _known_type(known, field.name)
-        if wanted is None or pt.is_null(field.type):
+        if wanted is None or pt.is_null(field.type) or _is_free_form(known, wanted):
             continue
         have = fields[field.name].type if field.name in fields else None
         learned = _learn_field(have, field.type, wanted)
@@ -142,10 +147,14 @@ def _learn_field(
         if learned is not None:
             return learned
         return pa.struct([]) if have is None else None
-    if have is not None:
-        return None
-    # commitInfo is read exactly, line by line; its inferred type is never used.
-    return None if pt.is_struct(found) else wanted
+    if pt.is_struct(found):
+        raise pa.ArrowInvalid("an object where there should be none")
+    return wanted if have is None else None
+
+
+def _is_free_form(known: object, wanted: pa.DataType) -> bool:
+    """Whether an action is kept as its text: read exactly, its inferred type is never used."""
+    return isinstance(known, Mapping) and pt.is_string(wanted)
 
 
 def _known_type(known: object, name: str) -> pa.DataType | None:

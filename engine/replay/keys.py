@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.actions import DELETION_VECTOR, conform
+
 _SEEDS: Final = np.frombuffer(os.urandom(32), dtype=np.uint64) | np.uint64(1)
 _WORD: Final = 8
 _FULL: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -71,6 +73,7 @@ def dv_ids(vectors: pa.StructArray) -> pa.Array:
 
     A vector without a storage type is no vector: some writers fill the struct with blanks.
     """
+    vectors = conform(vectors, DELETION_VECTOR)
     storage = pc.struct_field(vectors, "storageType")
     absent = pc.or_kleene(pc.is_null(storage), pc.equal(storage, ""))
     offset = pc.struct_field(vectors, "offset").cast(pa.string())
