@@ -38,8 +38,8 @@ DELTA_CASES: dict[str, dict[str, Any]] = {
     "a checkpoint of the last version": {**RICH, "checkpoint_at": (22,)},
     "a checkpoint of the first version": {**RICH, "checkpoint_at": (0,)},
     "compactions": {**RICH, "compact_every": 4},
-    "compactions and checkpoints": {**RICH, "compact_every": 4, "checkpoint_every": 9},
-    "cleaned": {**RICH, "checkpoint_every": 9, "compact_every": 3, "cleaned": True},
+    "compactions and checkpoints": {**RICH, "compact_every": 4, "checkpoint_every": 8},
+    "cleaned": {**RICH, "checkpoint_every": 8, "compact_every": 3, "cleaned": True},
     "days apart": {**RICH, "interval_s": 86_400, "checkpoint_every": 20},
     **{
         f"checkpoint {kind}": {**RICH, "checkpoint_every": 8, "checkpoint_kind": kind}
@@ -52,7 +52,7 @@ INDEXTABLES_CASES: dict[str, dict[str, Any]] = {
     "gzip": {**SPLITS, "compression": "gzip"},
     "mixed": {**SPLITS, "compression": "mixed", "checkpoint_at": (4,), "checkpoint_kind": "json"},
     "compactions": {**SPLITS, "compact_every": 4},
-    "cleaned": {**SPLITS, "checkpoint_every": 9, "compact_every": 3, "cleaned": True},
+    "cleaned": {**SPLITS, "checkpoint_every": 8, "compact_every": 3, "cleaned": True},
     **{
         f"checkpoint {kind}": {**SPLITS, "checkpoint_every": 8, "checkpoint_kind": kind}
         for kind in CHECKPOINT_KINDS["indextables"]

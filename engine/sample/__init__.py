@@ -79,34 +79,30 @@ class _Maker:
         self._checkpointer = Checkpointer(
             log_format, self._lines, spec.checkpoint_kind, self._compress, self._write
         )
+        self._checkpoints = set(spec.checkpoint_versions)
+        # As a cleanup would leave it: the last checkpoint, its commit, and what came after.
+        self._cleaned_to = max(self._checkpoints, default=-1) if spec.cleaned else -1
         self._block: list[Actions] = []
         self._made: set[Path] = set()
-        self._actions = self._bytes = 0
+        self._waiting = self._actions = self._bytes = 0
 
     def make(self) -> Sample:
         spec, history = self._spec, History(self._spec)
-        checkpoints = set(spec.checkpoint_versions)
-        first_kept = max(checkpoints, default=0) if spec.cleaned else 0
         window: list[Actions] = []
-        pending = 0
         for version in range(spec.commits):
             commit = history.commit(version)
-            pending += len(commit) + 1
-            if version >= first_kept:
-                self._block.append(commit)
+            self._block.append(commit)
+            self._waiting += len(commit) + 1
             if spec.compact_every:
                 window.append(commit)
-            is_full = len(window) == spec.compact_every > 0
-            compacts = is_full and (not spec.cleaned or window[0].version > first_kept)
-            if pending >= _BLOCK_ACTIONS or version in checkpoints or compacts:
-                self._flush()
-                self._actions, pending = self._actions + pending, 0
-            if compacts:
-                self._checkpointer.compaction(reconcile(window))
-            if is_full:
+            if len(window) == spec.compact_every > 0:
+                self._compact(window)
                 window = []
-            if version in checkpoints and version >= first_kept:
+            if version in self._checkpoints:
                 self._checkpoint(history, version)
+                window = []
+            if self._waiting >= _BLOCK_ACTIONS:
+                self._flush()
         self._flush()
         return Sample(
             directory=self._storage.url(self._root),
@@ -114,11 +110,19 @@ class _Maker:
             version=spec.commits - 1,
             num_files=history.num_files,
             num_tombstones=history.num_tombstones,
-            num_actions=self._actions + pending + 2,
+            num_actions=self._actions + len(self._lines.table()),
             size_bytes=self._bytes,
         )
 
+    def _compact(self, window: list[Actions]) -> None:
+        self._flush()
+        if window[0].version > self._cleaned_to:
+            self._checkpointer.compaction(reconcile(window))
+
     def _checkpoint(self, history: History, version: int) -> None:
+        self._flush()
+        if version < self._cleaned_to:
+            return
         times = self._lines.files.times_ms[: version + 1]
         since = [np.searchsorted(times, times[-1] - kept, "right") for kept in (_WEEK_MS, _DAY_MS)]
         state = history.state(version, tombstones_since=int(since[0]), skips_since=int(since[1]))
@@ -129,9 +133,9 @@ class _Maker:
 
     def _flush(self) -> None:
         """Write the commits that wait: their lines are made together, and then dealt out."""
-        block, self._block = self._block, []
-        if not block:
-            return
+        self._progress(len(self._block))
+        block = [commit for commit in self._block if commit.version >= self._cleaned_to]
+        self._actions, self._waiting, self._block = self._actions + self._waiting, 0, []
         adds = iter(self._lines.adds(concat([commit.added for commit in block])))
         removes = iter(self._lines.removes(concat([commit.removed for commit in block])))
         for commit, info in zip(block, self._lines.commit_infos(block), strict=True):
@@ -143,7 +147,6 @@ class _Maker:
             texts += islice(adds, len(commit.added))
             data = self._compress(("\n".join(texts) + "\n").encode(), commit.version)
             self._write(commit_name(commit.version), data, self._lines.time_ms(commit.version))
-        self._progress(len(block))
 
     def _compress(self, data: bytes, version: int) -> bytes:
         form = {"none": 0, "gzip": 1, "mixed": version % 3}[self._spec.compression]

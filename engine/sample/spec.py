@@ -40,7 +40,8 @@ class SampleSpec:
         checkpoint_every: a checkpoint after so many commits, again and again; 0 for none.
         checkpoint_at: a checkpoint of each of these versions.
         checkpoint_kind: one of CHECKPOINT_KINDS of the format.
-        compact_every: a compaction of so many commits, again and again; 0 for none.
+        compact_every: a compaction of so many commits, again and again, counted anew after each
+            checkpoint; 0 for none.
         compression: IndexTables only: `none`, `gzip` (with its header), or `mixed` (plain,
             headed and raw, in turn).
         cleaned: leave out the commits before the last checkpoint, as a cleanup would.
