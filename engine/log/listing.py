@@ -70,7 +70,7 @@ def find_log(storage: Storage, root: str) -> tuple[LogDirectory, Listing]:
             continue
         if listing.refs or listing.other_files or storage.scheme == "file":
             return directory, listing
-    raise LogNotFoundError(storage.url(root))
+    raise LogNotFoundError(storage.url(root), _why_none(storage, root))
 
 
 def read_hint(directory: LogDirectory) -> tuple[Hint | None, Fallback | None]:
@@ -120,6 +120,17 @@ def list_latest(directory: LogDirectory) -> Listing:
         )
         listing = list_log(directory)
     return replace(listing, fallbacks=(fallback,)) if fallback else listing
+
+
+def _why_none(storage: Storage, root: str) -> str:
+    name = root.rpartition("/")[2]
+    if any(name == log_format.directory for log_format in FORMATS):
+        return "this is the log directory itself; name its parent"
+    try:
+        is_there = storage.list_directories(root) or storage.list_from(root)
+    except FileNotFoundError:
+        return "it is a file" if storage.exists(root) else "there is no such path"
+    return "" if is_there or storage.scheme == "file" else "nothing is there"
 
 
 def _refuse_foreign_state(directory: LogDirectory, names: list[str]) -> None:
