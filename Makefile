@@ -15,7 +15,7 @@ SAMPLE_ARGS ?= --commits 3000 --seed 7
 TABLE       ?= $(SAMPLE)
 ARGS        ?=
 
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check -c $(LOCK)
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --use-pep517 -c $(LOCK)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
