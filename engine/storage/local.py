@@ -52,8 +52,19 @@ class LocalStorage(Storage):
 
     def read(self, path: str) -> bytes:
         """Return the whole file."""
-        with _explained(path), open(path, "rb", buffering=0) as file:
-            return file.read()
+        # Spelled out, because a log has tens of thousands: half the time of a file object.
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                size = os.fstat(descriptor).st_size
+                data = os.read(descriptor, size)
+                while len(data) < size and (more := os.read(descriptor, size - len(data))):
+                    data += more
+                return data
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _explanation(path, error) from error
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """Return a part of the file."""
@@ -119,12 +130,14 @@ class LocalStorage(Storage):
 def _explained(path: str) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError:
-        raise
-    except NotADirectoryError as error:
-        raise FileNotFoundError(error.errno, error.strerror, path) from error
     except OSError as error:
-        raise StorageError(path, _reason(error)) from error
+        raise _explanation(path, error) from error
+
+
+def _explanation(path: str, error: OSError) -> Exception:
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return FileNotFoundError(error.errno, error.strerror, path)
+    return StorageError(path, _reason(error))
 
 
 def _reason(error: OSError) -> str:
