@@ -211,7 +211,7 @@ class AlreadyExistsError(StorageError):
     code = "ALREADY_EXISTS"
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, "exists already; log files are never overwritten")
+        super().__init__(path, "exists already, and is never overwritten")
 
 
 class ConfigError(ReplayError):
@@ -234,3 +234,16 @@ class PredicateError(ReplayError):
     def __init__(self, text: str, reason: str) -> None:
         super().__init__(f"cannot use --where {text!r}: {reason}")
         self.text, self.reason = text, reason
+
+
+# --- Spark -------------------------------------------------------------------------------------
+
+
+class DistributedError(ReplayError):
+    """Spark failed, not the log. `is_setup` tells a cluster that was not set up for txlog."""
+
+    code = "DISTRIBUTED"
+
+    def __init__(self, reason: str, *, is_setup: bool = False) -> None:
+        super().__init__(f"the distributed replay failed: {reason}")
+        self.reason, self.is_setup = reason, is_setup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +23,9 @@ from engine.errors import (
 )
 from engine.log.listing import Listing, LogDirectory, list_log
 from engine.log.segment import Fallback, LogSegment, segment_for
-from engine.replay import Progress, Replay
+from engine.replay import Progress
 from engine.replay.commits import in_commit_timestamp
+from engine.replay.engines import Engines
 from engine.replay.partitions import partition_columns_of
 from engine.replay.predicate import Predicate, parse_predicate
 from engine.replay.rules import check_protocol
@@ -32,6 +33,9 @@ from engine.replay.state import State, Totals
 
 # Told of each segment before it is replayed; returns what is then told of the bytes done.
 Watch = Callable[[LogSegment], Progress]
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,7 @@ class Snapshot:
     segment: LogSegment
     state: State
     engine: str
+    config: Config = field(default_factory=Config)
     fallbacks: tuple[Fallback, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -86,13 +91,13 @@ class Snapshot:
     @property
     def txns(self) -> dict[str, int]:
         """The last version each application committed."""
-        return {app: txn["version"] for app, txn in self.state.txns.items()}
+        return {app: txn.get("version") for app, txn in self.state.txns.items()}
 
     @property
     def domains(self) -> dict[str, str]:
         """The configuration of each domain that was not removed."""
         return {
-            name: domain["configuration"]
+            name: domain.get("configuration")
             for name, domain in self.state.domains.items()
             if not domain.get("removed")
         }
@@ -110,6 +115,18 @@ class Snapshot:
         if where is None:
             return self.state.files
         return self.predicate(where).filter(self.state.files)
+
+    def to_spark(
+        self, spark: SparkSession, columns: Sequence[str] | None = None, where: str | None = None
+    ) -> DataFrame:
+        """Return the live files as a DataFrame, replayed on the cluster when it is used.
+
+        Given `columns`, only those are parsed and shuffled: a count reads no statistics.
+        """
+        from engine.replay.spark import live_files
+
+        predicate = None if where is None else self.predicate(where)
+        return live_files(spark, self.segment, self.directory, self.config, columns, predicate)
 
     def tombstones(self) -> pa.Table:
         """Return the removes that won, expired ones included."""
@@ -185,6 +202,7 @@ class Snapshot:
             "fallbacks": [str(fallback) for fallback in self.fallbacks],
             "engine": self.engine,
             "seconds": dict(self.seconds),
+            **({"metrics": metrics} if (metrics := self.state.metrics()) else {}),
         }
 
     def diff(self, newer: Snapshot) -> tuple[pa.Table, pa.Table]:
@@ -199,7 +217,7 @@ def load_snapshot(
     directory: LogDirectory,
     listing: Listing,
     version: int | None,
-    engine: tuple[str, Replay],
+    engines: Engines,
     config: Config,
     watch: Watch | None = None,
 ) -> Snapshot:
@@ -209,14 +227,14 @@ def load_snapshot(
     unreadable commit is an error. What was first found damaged is what is raised when nothing
     sound is left.
     """
-    name, replay = engine
     unusable: dict[str, str] = {}
     first_damage: ReplayError | None = None
     started = time.perf_counter()
     for listing, segment in _segments(directory, listing, version, unusable, config):
         listed = time.perf_counter()
         try:
-            state = replay(segment, directory, config, watch and watch(segment))
+            progress = watch and watch(segment)
+            name, state, skipped = engines.replay(segment, directory, config, progress)
         except UnreadableLogFileError as damage:
             first_damage = first_damage or damage
             culprit = _culprit(segment, damage)
@@ -229,7 +247,8 @@ def load_snapshot(
             segment=segment,
             state=_complete(state, segment, config),
             engine=name,
-            fallbacks=listing.fallbacks + segment.fallbacks,
+            config=config,
+            fallbacks=listing.fallbacks + segment.fallbacks + skipped,
             seconds={
                 "list": round(listed - started, 6),
                 "replay": round(time.perf_counter() - listed, 6),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,21 +19,26 @@ from engine.log.timestamps import (
     version_at_in_commit_time,
 )
 from engine.replay import Replay, local, reference
+from engine.replay.cache import Generation
 from engine.replay.commits import commit_actions, commit_infos, in_commit_timestamp
+from engine.replay.engines import Engines
 from engine.replay.lines import LineAction
 from engine.snapshot import Snapshot, Watch, load_snapshot
 from engine.storage import open_storage
 
-_ENGINES: Mapping[str, Replay] = {"local": local.replay, "reference": reference.replay}
-
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 def open_log(
     table: str,
     config: Config | None = None,
     *,
     storage_options: Mapping[str, Any] | None = None,
+    spark: SparkSession | None = None,
 ) -> TableLog:
     """Open the transaction log of the table at a path or URL.
+
+    Logs that outgrow this process are replayed on `spark`, or on the session that is active.
 
     Raises LogNotFoundError where there is no log, and UnsupportedLogFormatError where there is
     one of a layout that txlog does not replay.
@@ -41,16 +46,25 @@ def open_log(
     config = config or Config()
     storage, root = open_storage(table, storage_options, config)
     directory, listing = find_log(storage, root)
-    return TableLog(directory, config, listing)
+    return TableLog(directory, config, listing, spark)
 
 
 class TableLog:
     """The log of one table. Cheap to open; every question looks at the storage again."""
 
-    def __init__(self, directory: LogDirectory, config: Config, listing: Listing) -> None:
+    def __init__(
+        self,
+        directory: LogDirectory,
+        config: Config,
+        listing: Listing,
+        spark: SparkSession | None = None,
+    ) -> None:
         self.directory = directory
         self.config = config
         self._fresh: Listing | None = listing
+        self._spark = spark
+        self._generation = Generation.first()
+        self._counts: dict[str, int] = {}
 
     def snapshot(
         self,
@@ -71,9 +85,24 @@ class TableLog:
         if timestamp is not None:
             version = self.version_at(timestamp)
         listing = self._latest() if version is None else self._whole()
-        return load_snapshot(
-            self.directory, listing, version, self._engine(engine), self.config, progress
+        engines = Engines(
+            engine or self.config[ENGINE], self._spark, self._generation, self._count
         )
+        return load_snapshot(self.directory, listing, version, engines, self.config, progress)
+
+    def cache_stats(self) -> dict[str, float]:
+        """Return how often parsed files were found in the executors' caches by this log."""
+        hits, misses = self._counts.get("cacheHits", 0), self._counts.get("cacheMisses", 0)
+        rate = hits / (hits + misses) if hits + misses else 0.0
+        return {"hits": hits, "misses": misses, "hitRate": rate}
+
+    def invalidate_caches(self, *, everywhere: bool = False) -> None:
+        """Forget what was parsed of this table, or of all tables, before the next read.
+
+        Takes effect on every executor: each task brings the number of the last invalidation with
+        it, and drops what is older before it reads.
+        """
+        self._generation = self._generation.next(everywhere=everywhere)
 
     def version_at(self, moment: datetime) -> int:
         """Return the version that was the latest at `moment` (UTC where it has no zone)."""
@@ -130,13 +159,9 @@ class TableLog:
         listing = self._fresh
         return listing if listing is not None and listing.is_whole else list_log(self.directory)
 
-    def _engine(self, name: str | None) -> tuple[str, Replay]:
-        name = name or self.config[ENGINE]
-        if name == "auto":
-            name = "local"
-        if name not in _ENGINES:
-            raise ValueError(f"unknown engine {name!r}; use {', '.join(_ENGINES)}")
-        return name, _ENGINES[name]
+    def _count(self, counts: Mapping[str, int]) -> None:
+        for name, number in counts.items():
+            self._counts[name] = self._counts.get(name, 0) + number
 
     def _own_time(self, ref: TransactionFileRef) -> int:
         return in_commit_timestamp(self.directory, ref) or ref.modification_time

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,10 @@ TTL_SECONDS: Final = 300.0
 FileId = tuple[str, int, int, int, tuple[str, ...] | None]
 
 
+_DRIVER: Final = uuid.uuid4().hex
+_everything = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """Which invalidation a job knows of. Carried by every task, so that it reaches every worker.
@@ -34,6 +39,17 @@ class Generation:
     driver: str = ""
     table: int = 0
     everything: int = 0
+
+    @classmethod
+    def first(cls) -> Generation:
+        """Return the generation of a log that was just opened."""
+        return cls(_DRIVER, 0, _everything)
+
+    def next(self, *, everywhere: bool) -> Generation:
+        """Return the generation after an invalidation of one table, or of all."""
+        global _everything  # noqa: PLW0603 - one count a driver, whatever log it came through
+        _everything += everywhere
+        return Generation(self.driver, self.table + 1, _everything)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +29,7 @@ from engine.replay.files import FileRows, file_rows, newest_of_run
 from engine.replay.keys import canonical_paths, dv_ids
 from engine.replay.keyset import KeySet
 from engine.replay.parse import Parser, chunks
+from engine.replay.predicate import Predicate
 from engine.replay.rules import FILE_KINDS, STATE_KEYS
 from engine.replay.state import Singles
 from engine.replay.stats import record_counts
@@ -110,6 +112,7 @@ class Job:
         return reduced_schema(self.directory.log_format, self.fields)
 
 
+@cache
 def reduced_schema(log_format: LogFormat, fields: tuple[str, ...] | None) -> pa.Schema:
     """Return the schema of VersionedActions on their way to the window.
 
@@ -137,6 +140,7 @@ def parse_tail(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.Recor
         for run in _runs(batches, job):
             rows = [part for batch in run for part in file_rows(batch, job.directory.table_url)]
             masks = newest_of_run(rows, seen)
+            _count(job, reduced=sum(int(keep.sum()) for keep in masks))
             for part, keep in zip(rows, masks, strict=True):
                 if keep.any():
                     yield _file_batch(part, keep, job)
@@ -171,6 +175,15 @@ def parse_actions(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.Re
         for run in _runs(batches, job):
             for batch in run:
                 yield batch.to_record_batch(wanted)
+
+
+def keep_partitions(
+    batches: Iterable[pa.RecordBatch], predicate: Predicate
+) -> Iterator[pa.RecordBatch]:
+    """Yield the live files whose partition values fulfil a condition."""
+    for batch in batches:
+        table = predicate.filter(pa.Table.from_batches([batch]))
+        yield from table.to_batches()
 
 
 def _runs(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[list[ActionBatch]]:

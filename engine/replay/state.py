@@ -51,6 +51,11 @@ class State:
         )
 
 
+    def metrics(self) -> dict[str, Any]:
+        """Return what the engine counted; this one counts nothing."""
+        return {}
+
+
 @dataclass(slots=True)
 class Singles:
     """Reconciles the kinds that are few: protocol, metaData, txns, domains, skips."""
