@@ -185,13 +185,12 @@ class Layout:
     def render(self, actions: Iterable[Action]) -> bytes:
         lines: list[str] = []
         for index, action in enumerate(actions):
-            text = json.dumps(
-                action, separators=self.separators, ensure_ascii=self.ascii_only
-            )
+            text = json.dumps(action, separators=self.separators, ensure_ascii=self.ascii_only)
             lines.append(self.indent + text)
             if index in self.blank_after:
                 lines += ["", "  \t"]
-        end = self.newline if self.ends_with_newline and lines else ""
+        # An empty file is an error in one format, an empty commit in none.
+        end = self.newline if self.ends_with_newline or not lines else ""
         return PACKINGS[self.packing]((self.newline.join(lines) + end).encode())
 
 
@@ -461,7 +460,9 @@ class LogBuilder:
 
 def state_actions(won: model.Model, *, is_compaction: bool = False) -> list[Action]:
     """Return the actions a checkpoint, or a compaction, of this state holds."""
-    actions = [{kind: won.singles[kind]} for kind in ("protocol", "metaData") if kind in won.singles]
+    actions = [
+        {kind: won.singles[kind]} for kind in ("protocol", "metaData") if kind in won.singles
+    ]
     actions += [{"txn": value} for value in won.keyed["txn"].values()]
     actions += [
         {"domainMetadata": value}
