@@ -115,6 +115,10 @@ def segment_for(
     eligible = [c for c in checkpoints if c.version <= target]
     checkpoint = max(eligible, key=lambda c: c.rank, default=None)
     first = checkpoint.version + 1 if checkpoint else 0
+    earliest = _earliest(commits, checkpoints)
+    if earliest is not None and target < earliest and not unusable:
+        asked = f"version {target}, whose commits were cleaned up"
+        raise VersionNotFoundError(directory, asked, earliest, latest)
     _refuse_gaps(commits, checkpoints, first, target, directory)
     compactions = [
         ref
