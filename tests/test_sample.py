@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from engine import open_log
-from engine.errors import AlreadyExistsError
+from engine.errors import AlreadyExistsError, StorageError
 from engine.sample import CHECKPOINT_KINDS, SampleSpec, make_sample
 
 if TYPE_CHECKING:
@@ -173,6 +173,12 @@ def test_a_directory_with_a_log_is_refused_and_left_alone(tmp_path):
     assert digest(tmp_path) == before
 
 
+def test_a_file_in_the_way_is_refused_in_one_line(tmp_path):
+    (tmp_path / "table").write_text("not a directory")
+    with pytest.raises(StorageError, match=r"^[^\n]*a file is in the way$|not a directory$"):
+        make_sample(str(tmp_path / "table"), **SMALL)
+
+
 def test_a_sample_can_be_made_on_any_storage():
     sample = make_sample("memory://samples/events", **RICH, checkpoint_every=9)
     snapshot = open_log("memory://samples/events").snapshot()
@@ -217,6 +223,13 @@ def test_a_compaction_keeps_every_remove_and_removed_domains(tmp_path):
     make_sample(str(tmp_path / "short"), **{**RICH, "domains": 1, "commits": 4}, compact_every=4)
     short = tmp_path / "short" / "_delta_log" / f"{0:020d}.{3:020d}.compacted.json"
     assert '"removed":true' in short.read_text()
+
+
+def test_every_part_of_a_large_checkpoint_has_a_name_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.sample.checkpoints.ROWS_A_PART", 5)
+    sample = make_sample(str(tmp_path), **RICH, checkpoint_at=(22,), checkpoint_kind="v2")
+    assert len(list((tmp_path / "_delta_log" / "_sidecars").iterdir())) > 21
+    assert len(DeltaTable(str(tmp_path)).file_uris()) == sample.num_files
 
 
 def test_progress_counts_every_commit(tmp_path):

@@ -12,20 +12,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from engine.errors import AlreadyExistsError
-from engine.formats import FORMATS, by_name
+from engine.errors import AlreadyExistsError, StorageError
+from engine.formats import DELTA, FORMATS, INDEXTABLES, by_name
 from engine.log.paths import HINT, commit_name
 from engine.sample.checkpoints import Checkpointer
+from engine.sample.delta import DeltaLines
 from engine.sample.history import Actions, History, concat, reconcile
-from engine.sample.lines import LINES, Lines
+from engine.sample.indextables import IndexTablesLines
 from engine.sample.spec import CHECKPOINT_KINDS, COMPRESSIONS, SampleSpec
 from engine.storage import Storage, join, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from engine.sample.lines import Lines
 
 __all__ = ["CHECKPOINT_KINDS", "COMPRESSIONS", "Sample", "SampleSpec", "make_sample"]
 
+_LINES: Final[Mapping[str, type[Lines]]] = {
+    DELTA.name: DeltaLines,
+    INDEXTABLES.name: IndexTablesLines,
+}
 _WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _BLOCK_ACTIONS: Final = 50_000
@@ -75,7 +82,7 @@ class _Maker:
         self._spec, self._storage, self._progress = spec, storage, progress
         log_format = by_name(spec.log_format)
         self._root, self._path = root, join(root, log_format.directory)
-        self._lines: Lines = LINES[spec.log_format](spec)
+        self._lines: Lines = _LINES[spec.log_format](spec)
         self._checkpointer = Checkpointer(
             log_format, self._lines, spec.checkpoint_kind, self._compress, self._write
         )
@@ -164,13 +171,25 @@ class _Maker:
             return
         # On disk without its sync: a sample need not outlive a power cut, only never overwrite.
         file = Path(path)
-        if file.parent not in self._made:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            self._made.add(file.parent)
-        with file.open("xb", buffering=0) as opened:
-            opened.write(data)
+        try:
+            if file.parent not in self._made:
+                _make_directory(file.parent)
+                self._made.add(file.parent)
+            with file.open("xb") as opened:
+                opened.write(data)
+        except FileExistsError:
+            raise AlreadyExistsError(path) from None
+        except OSError as error:
+            raise StorageError(path, (error.strerror or str(error)).lower()) from None
         if time_ms is not None:
             os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(error.errno, "a file is in the way", error.filename) from None
 
 
 def _refuse_existing(storage: Storage, root: str) -> None:

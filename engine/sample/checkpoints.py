@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Write = Callable[[str, bytes], None]
 
 ROWS_A_PART: Final = 100_000
-_GZIP: Final = b"\x01"
 _CHECKPOINT_KINDS: Final = (
     "txn", "add", "remove", "metaData", "protocol", "domainMetadata", "mergeskip",
     "checkpointMetadata", "sidecar",

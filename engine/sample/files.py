@@ -6,6 +6,7 @@ later commit or in a checkpoint, as it was written the first time.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -130,7 +131,7 @@ class Files:
 
     def uuids(self, what: str, numbers: Numbers) -> list[str]:
         """Return the UUIDs of things that are no files: of a kind, and of a version each."""
-        stream = 1000 + sum(what.encode())
+        stream = 1000 + zlib.crc32(what.encode())
         return _uuids(self._hash(numbers, stream), self._hash(numbers, stream + 1000))
 
     def uuid(self, what: str, number: int = 0) -> str:

@@ -1,16 +1,13 @@
-"""How does an action read? Each as one JSON line, made in bulk from templates."""
+"""How does an action read? Each as one JSON line, made in bulk; what both formats share."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from engine.formats import DELTA, INDEXTABLES
 from engine.sample.files import Files
 
 if TYPE_CHECKING:
@@ -19,28 +16,10 @@ if TYPE_CHECKING:
     from engine.sample.history import Actions, FileKeys, Skip
     from engine.sample.spec import SampleSpec
 
-_STATS: Final = (
-    '{"numRecords":%d,"minValues":{"id":%d,"ts":"%sZ","name":"user-%03d","value":%.2f},'
-    '"maxValues":{"id":%d,"ts":"%sZ","name":"user-%03d","value":%.2f},'
-    '"nullCount":{"id":0,"ts":0,"name":%d,"value":%d}}'
-)
-_ESCAPED_STATS: Final = _STATS.replace('"', '\\"')
-_LOOSE: Final = ',\\"tightBounds\\":false}'
 _VECTOR: Final = (
     ',"deletionVector":{"storageType":"u","pathOrInlineDv":"%s","offset":%d,'
     '"sizeInBytes":%d,"cardinality":%d}'
 )
-_SPLIT_VALUES: Final = (
-    ',"minValues":{"id":"%d","ts":"%sZ","name":"user-%03d","value":"%.2f"},'
-    '"maxValues":{"id":"%d","ts":"%sZ","name":"user-%03d","value":"%.2f"}'
-)
-_DOC_MAPPING: Final = (
-    '[{"fast":true,"name":"id","type":"i64"},{"fast":true,"name":"ts","type":"datetime"},'
-    '{"name":"name","type":"text"},{"fast":true,"name":"value","type":"f64"}]'
-)
-_DOC_MAPPING_REF: Final = base64.urlsafe_b64encode(
-    hashlib.sha256(_DOC_MAPPING.encode()).digest()
-).decode()[:16]
 _COOLDOWN_MS: Final = 24 * 60 * 60 * 1000
 
 
@@ -181,117 +160,6 @@ class Lines(ABC):
                 strict=True,
             )
         ]
-
-
-class DeltaLines(Lines):
-    """The actions of a Delta log."""
-
-    suffix = ".c000.snappy.parquet"
-    provider = "parquet"
-
-    def adds(self, keys: FileKeys) -> list[str]:
-        """Return the add of each file, with the deletion vector it then had."""
-        columns = self.files.columns(keys.ids)
-        vectors = self._vectors(keys)
-        return [
-            f'{{"add":{{"path":"{path}","partitionValues":{partition.values_json},"size":{size},'
-            f'"modificationTime":{time},"dataChange":true{stats}{vector}}}}}'
-            for path, partition, size, time, stats, vector in zip(
-                columns.paths,
-                columns.partitions,
-                columns.sizes,
-                columns.times_ms,
-                self._stats(keys, vectors),
-                vectors,
-                strict=True,
-            )
-        ]
-
-    def protocol(self) -> dict[str, Any]:
-        """Return 1/2, or the table features that the sample uses."""
-        spec = self._spec
-        both = ["deletionVectors"] if spec.deletion_vectors else []
-        if spec.checkpoint_kind.startswith("v2") and spec.checkpoint_versions:
-            both.append("v2Checkpoint")
-        writer = ["domainMetadata"] if spec.domains else []
-        if not both and not writer:
-            return {"minReaderVersion": 1, "minWriterVersion": 2}
-        writer = ["appendOnly", "invariants", *both, *writer]
-        if not both:
-            return {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": writer}
-        return {
-            "minReaderVersion": 3,
-            "minWriterVersion": 7,
-            "readerFeatures": both,
-            "writerFeatures": writer,
-        }
-
-    def configuration(self) -> Mapping[str, str]:
-        """Return the properties that turn the features on."""
-        spec = self._spec
-        found = {}
-        if spec.deletion_vectors:
-            found["delta.enableDeletionVectors"] = "true"
-        if spec.checkpoint_kind.startswith("v2") and spec.checkpoint_versions:
-            found["delta.checkpointPolicy"] = "v2"
-        if spec.checkpoint_every:
-            found["delta.checkpointInterval"] = str(spec.checkpoint_every)
-        return found
-
-    def _stats(self, keys: FileKeys, vectors: list[str]) -> list[str]:
-        if not self._spec.stats:
-            return [""] * len(keys)
-        texts = [_ESCAPED_STATS % row for row in self.files.statistics(keys.ids)]
-        return [
-            f',"stats":"{text[:-1]}{_LOOSE}"' if vector else f',"stats":"{text}"'
-            for text, vector in zip(texts, vectors, strict=True)
-        ]
-
-
-class IndexTablesLines(Lines):
-    """The actions of an IndexTables log."""
-
-    suffix = ".split"
-    provider = "indextables"
-
-    def adds(self, keys: FileKeys) -> list[str]:
-        """Return the add of each split."""
-        columns = self.files.columns(keys.ids)
-        return [
-            f'{{"add":{{"path":"{path}","partitionValues":{partition.values_json},"size":{size},'
-            f'"modificationTime":{time},"dataChange":true{values},"numRecords":{records},'
-            f'"footerStartOffset":{size - 4096},"footerEndOffset":{size},"hasFooterOffsets":true,'
-            f'"splitTags":["sample"],"numMergeOps":{records % 3},'
-            f'"docMappingRef":"{_DOC_MAPPING_REF}","uncompressedSizeBytes":{size * 3}}}}}'
-            for path, partition, size, time, records, values in zip(
-                columns.paths,
-                columns.partitions,
-                columns.sizes,
-                columns.times_ms,
-                columns.records,
-                self._values(keys),
-                strict=True,
-            )
-        ]
-
-    def protocol(self) -> dict[str, Any]:
-        """Return 3/3: footers, skips, parts of checkpoints and shared schemas."""
-        return {"minReaderVersion": 3, "minWriterVersion": 3}
-
-    def configuration(self) -> Mapping[str, str]:
-        """Return the schema that the splits share."""
-        return {f"docMappingSchema.{_DOC_MAPPING_REF}": _DOC_MAPPING}
-
-    def _values(self, keys: FileKeys) -> list[str]:
-        if not self._spec.stats:
-            return [""] * len(keys)
-        return [_SPLIT_VALUES % row[1:9] for row in self.files.statistics(keys.ids)]
-
-
-LINES: Final[Mapping[str, type[Lines]]] = {
-    DELTA.name: DeltaLines,
-    INDEXTABLES.name: IndexTablesLines,
-}
 
 
 def _json(value: object) -> str:
