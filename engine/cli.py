@@ -191,7 +191,7 @@ def history(
     from engine.report.lines import json_line
     from engine.report.terminal import history_lines
 
-    commits = _open(table, conf_file, option, storage_option).history(limit)
+    commits = _open(table, conf_file, option, storage_option).history(limit=limit)
     say(map(json_line, commits) if as_json else history_lines(commits))
 
 
@@ -242,7 +242,7 @@ def show(
     from engine.report.lines import action_lines
     from engine.report.terminal import action_table
 
-    actions = _open(table, conf_file, option, storage_option).actions(version)
+    actions = _open(table, conf_file, option, storage_option).commit_actions(version)
     say(action_lines(actions) if as_json else action_table(actions))
 
 

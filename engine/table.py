@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from engine.config import ENGINE, Config
 from engine.errors import VersionNotFoundError
 from engine.log.listing import Listing, LogDirectory, find_log, list_latest, list_log
 from engine.log.paths import FileKind, TransactionFileRef
+from engine.log.segment import LogSegment, latest_version
 from engine.log.timestamps import (
     commit_times,
     in_commit_start,
@@ -27,7 +28,9 @@ from engine.snapshot import Snapshot, Watch, load_snapshot
 from engine.storage import open_storage
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from engine.replay.spark import ReplayFrames
 
 def open_log(
     table: str,
@@ -84,7 +87,7 @@ class TableLog:
             raise ValueError("give a version or a timestamp, not both")
         if timestamp is not None:
             version = self.version_at(timestamp)
-        listing = self._latest() if version is None else self._whole()
+        listing = self.listing(version)
         engines = Engines(
             engine or self.config[ENGINE], self._spark, self._generation, self._count
         )
@@ -108,10 +111,9 @@ class TableLog:
         """Return the version that was the latest at `moment` (UTC where it has no zone)."""
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=timezone.utc)
-        moment_ms = int(moment.timestamp() * 1000)
-        refs = self._whole().refs
-        times = commit_times(refs)
-        commits = {ref.version: ref for ref in refs if ref.kind is FileKind.COMMIT}
+        moment_ms = (moment - _EPOCH) // timedelta(milliseconds=1)
+        commits = {ref.version: ref for ref in self._commits()}
+        times = commit_times(list(commits.values()))
         start = in_commit_start(self.snapshot().configuration)
         found = None
         if start is not None:
@@ -126,26 +128,72 @@ class TableLog:
             raise VersionNotFoundError(self.directory.url, asked, earliest, latest)
         return found
 
-    def history(self, limit: int | None = None) -> Iterator[dict[str, Any]]:
-        """Yield what each commit says of itself, the newest first."""
-        refs = self._whole().refs
-        times = dict(commit_times(refs))
-        commits = sorted(
-            (ref for ref in refs if ref.kind is FileKind.COMMIT), key=lambda r: -r.version
-        )
-        for ref, info in commit_infos(self.directory, commits[:limit], self.config):
+    @overload
+    def history(self, spark: SparkSession, *, limit: int | None = None) -> DataFrame: ...
+
+    @overload
+    def history(
+        self, spark: None = None, *, limit: int | None = None
+    ) -> Iterator[dict[str, Any]]: ...
+
+    def history(
+        self, spark: SparkSession | None = None, *, limit: int | None = None
+    ) -> Iterator[dict[str, Any]] | DataFrame:
+        """Return what each commit says of itself, the newest first; a DataFrame given `spark`."""
+        commits = self._commits()[::-1][:limit]
+        if spark is not None:
+            return self._frames(spark, commits).history().orderBy("version", ascending=False)
+        return self._history(commits)
+
+    def _history(self, commits: Sequence[TransactionFileRef]) -> Iterator[dict[str, Any]]:
+        times = dict(commit_times(commits))
+        for ref, info in commit_infos(self.directory, commits, self.config):
             own = info.get("inCommitTimestamp")
             moment = own if isinstance(own, int) else info.get("timestamp", times[ref.version])
             yield {"version": ref.version, "timestamp": moment, **_known_info(info)}
 
-    def actions(self, version: int) -> list[LineAction]:
+    def commit_actions(self, version: int) -> list[LineAction]:
         """Return the actions of one commit, in the order of its lines."""
-        refs = self._whole().refs
-        commits = {ref.version: ref for ref in refs if ref.kind is FileKind.COMMIT}
+        commits = {ref.version: ref for ref in self._commits()}
         if version not in commits:
             earliest, latest = min(commits, default=None), max(commits, default=-1)
             raise VersionNotFoundError(self.directory.url, f"commit {version}", earliest, latest)
         return commit_actions(self.directory, commits[version], self.config)
+
+    def actions(self, spark: SparkSession) -> DataFrame:
+        """Return every VersionedAction of every commit that is still there, as a DataFrame."""
+        return self._frames(spark, self._commits()).actions()
+
+    def changes(
+        self, spark: SparkSession, from_version: int, to_version: int | None = None
+    ) -> DataFrame:
+        """Return the file actions of an inclusive range of commits, as they were committed.
+
+        Raises VersionNotFoundError where a commit of the range is not there.
+        """
+        return self._frames(spark, self.commits(from_version, to_version)).changes()
+
+    def commits(self, start: int = 0, end: int | None = None) -> list[TransactionFileRef]:
+        """Return the commits of an inclusive range, all of them there, oldest first.
+
+        Raises VersionNotFoundError where a commit of the range is not there.
+        """
+        found = {ref.version: ref for ref in self._commits()}
+        latest, earliest = max(found, default=-1), min(found, default=None)
+        wanted = range(start, (latest if end is None else end) + 1)
+        for version in wanted:
+            if version not in found:
+                asked = f"commit {version}"
+                raise VersionNotFoundError(self.directory.url, asked, earliest, latest)
+        return [found[version] for version in wanted]
+
+    def latest_version(self) -> int:
+        """Return the latest version in the log, reading none of its files."""
+        return latest_version(self._latest().refs)
+
+    def listing(self, version: int | None = None) -> Listing:
+        """List what `version`, or the latest, may need."""
+        return self._latest() if version is None else self._whole()
 
     def diff(self, old: int, new: int) -> tuple[pa.Table, pa.Table]:
         """Return the files live at `new` and not at `old`, and those live at `old` only."""
@@ -156,15 +204,33 @@ class TableLog:
         return listing if listing is not None else list_latest(self.directory)
 
     def _whole(self) -> Listing:
-        listing = self._fresh
+        listing, self._fresh = self._fresh, None
         return listing if listing is not None and listing.is_whole else list_log(self.directory)
+
+    def _commits(self) -> list[TransactionFileRef]:
+        commits = (ref for ref in self._whole().refs if ref.kind is FileKind.COMMIT)
+        return sorted(commits, key=lambda ref: ref.version)
+
+    def _frames(self, spark: SparkSession, commits: Sequence[TransactionFileRef]) -> ReplayFrames:
+        from engine.replay.spark import ReplayFrames
+
+        segment = LogSegment(
+            log_format=self.directory.log_format,
+            directory=self.directory.url,
+            version=max((ref.version for ref in commits), default=-1),
+            checkpoint=None,
+            compactions=(),
+            commits=tuple(commits),
+            last_commit=None,
+        )
+        return ReplayFrames(spark, segment, self.directory, self.config, self._generation)
 
     def _count(self, counts: Mapping[str, int]) -> None:
         for name, number in counts.items():
             self._counts[name] = self._counts.get(name, 0) + number
 
     def _own_time(self, ref: TransactionFileRef) -> int:
-        return in_commit_timestamp(self.directory, ref) or ref.modification_time
+        return in_commit_timestamp(self.directory, ref, self.config) or ref.modification_time
 
 
 def _known_info(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.errors import EmptyLogError, LogGapError, LogStartError, VersionNotFoundError
+from engine.errors import (
+    CleanedUpError,
+    EmptyLogError,
+    LogGapError,
+    LogStartError,
+    VersionNotFoundError,
+)
 from engine.formats import LogFormat
 from engine.log.paths import FileKind, TransactionFileRef
 
 # What opening one more file is worth, in bytes: the cover prefers few files over few bytes.
 FILE_COST: Final = 16 * 1024
 
+_PROOFS: Final = frozenset({FileKind.COMMIT, FileKind.COMPACTION})
 _RANK: Final = {
     FileKind.CHECKPOINT_JSON: 0,
     FileKind.CHECKPOINT: 1,
@@ -106,7 +113,10 @@ def segment_for(
     checkpoints, skipped = _usable_checkpoints(refs, unusable)
     if not commits and not checkpoints:
         raise EmptyLogError(directory)
-    latest = max([*commits, *(c.version for c in checkpoints)])
+    # A checkpoint or compaction is written after its commit: even a damaged one proves that its
+    # version was there, and no older one is the latest.
+    known = {ref.version for ref in refs if ref.kind in _PROOFS or ref.kind.is_checkpoint}
+    latest = max(known)
     target = latest if version is None else version
     if target > latest or target < 0:
         raise VersionNotFoundError(
@@ -117,9 +127,8 @@ def segment_for(
     first = checkpoint.version + 1 if checkpoint else 0
     earliest = _earliest(commits, checkpoints)
     if earliest is not None and target < earliest and not unusable:
-        asked = f"version {target}, whose commits were cleaned up"
-        raise VersionNotFoundError(directory, asked, earliest, latest)
-    _refuse_gaps(commits, checkpoints, first, target, directory)
+        raise CleanedUpError(directory, target, earliest, latest)
+    _refuse_gaps(commits, known, first, target, directory)
     compactions = [
         ref
         for ref in refs
@@ -146,6 +155,12 @@ def segment_for(
         last_commit=commits.get(target),
         fallbacks=tuple(fallbacks),
     )
+
+
+def latest_version(refs: Sequence[TransactionFileRef]) -> int:
+    """Return the newest version that a commit or a complete checkpoint makes; -1 if none does."""
+    commits = [ref.version for ref in refs if ref.kind is FileKind.COMMIT]
+    return max([*commits, *(c.version for c in complete_checkpoints(refs))], default=-1)
 
 
 def cheapest_cover(
@@ -232,7 +247,7 @@ def _earliest(
 
 def _refuse_gaps(
     commits: Mapping[int, TransactionFileRef],
-    checkpoints: Sequence[Checkpoint],
+    known: Collection[int],
     first: int,
     target: int,
     directory: str,
@@ -241,8 +256,5 @@ def _refuse_gaps(
         if version in commits:
             continue
         if version == 0:
-            known = [*commits, *(c.version for c in checkpoints)]
             raise LogStartError(directory, min(known))
-        after = [v for v in commits if v > version]
-        after += [c.version for c in checkpoints if c.version >= version]
-        raise LogGapError(directory, version - 1, min(after))
+        raise LogGapError(directory, version - 1, min(v for v in known if v >= version))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.actions import ActionBatch, conform, kinds, pruned_kinds
+from engine.actions import REQUIRED, ActionBatch, conform, kinds, pruned_kinds
 from engine.errors import CorruptCheckpointError, MissingSidecarError, UnreadableLogFileError
 from engine.log.listing import LogDirectory
 from engine.log.paths import SIDECARS, FileKind, TransactionFileRef, parse_path
@@ -115,7 +115,7 @@ def _read_parquet(
     names = [kind for kind in (*wanted, "sidecar") if kind in known]
     try:
         source = directory.storage.open_input(directory.file(ref.path))
-        with pq.ParquetFile(source) as parquet:
+        with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
             found = {field.name: field.type for field in parquet.schema_arrow}
             columns = [
                 leaf
@@ -190,8 +190,9 @@ def _parts(
     names = manifest["parts"]
     for name in names if isinstance(names, list) else ():
         part = parse_path(str(name), 0, 0, directory.log_format)
-        if part is None or part.kind is not FileKind.CHECKPOINT_JSON_PART:
-            raise CorruptCheckpointError(ref.path, f"{name!r} is not the name of a part")
+        wanted = (FileKind.CHECKPOINT_JSON_PART, ref.version)
+        if part is None or (part.kind, part.version) != wanted or part in parts:
+            raise CorruptCheckpointError(ref.path, f"{name!r:.80} is not the name of a part")
         parts.append(part)
     if not parts:
         raise CorruptCheckpointError(ref.path, "the manifest names no parts")
@@ -217,9 +218,13 @@ def _from_object(
 
 def _leaves(kind: str, found: pa.DataType, known: pa.DataType) -> list[str]:
     """Return the column paths of one action to read: its known fields, and parsed statistics."""
-    if not pa.types.is_struct(found) or not pa.types.is_struct(known):
+    if pa.types.is_null(found) or not pa.types.is_struct(known):
         return []
+    if not pa.types.is_struct(found):
+        raise ValueError(f"the column {kind} is {found}, not a struct")
     names = {field.name for field in found}
+    if (required := REQUIRED.get(kind)) and required not in names:
+        raise ValueError(f"the column {kind} has no field {required}")
     wanted = [field.name for field in known if field.name in names]
     if kind == "add" and "stats_parsed" in names and "stats" not in names:
         wanted.append("stats_parsed")
@@ -233,13 +238,25 @@ def _to_actions(
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         if array.null_count == len(array):
             continue
+        # Parquet promises UTF-8 and does not check it.
+        array.validate(full=True)
         columns[name] = _known_fields(array, known[name])
+        _refuse_missing(name, columns[name])
     rows = batch.num_rows
     return ActionBatch(
         pa.array(np.full(rows, version, dtype=np.int64)),
         pa.array(np.arange(first_ordinal, first_ordinal + rows, dtype=np.int64)),
         columns,
     )
+
+
+def _refuse_missing(kind: str, array: pa.StructArray) -> None:
+    name = REQUIRED.get(kind)
+    if name is None:
+        return
+    empty = pc.equal(pc.binary_length(array.field(name)).fill_null(0), 0)
+    if pc.any(pc.and_(empty, array.is_valid())).as_py():
+        raise ValueError(f"a row of {kind} has no {name}")
 
 
 def _known_fields(array: pa.StructArray, known: pa.StructType) -> pa.StructArray:

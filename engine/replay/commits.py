@@ -37,9 +37,11 @@ def commit_infos(
         yield ref, _commit_info(_plain(directory, data, ref, config), ref)
 
 
-def in_commit_timestamp(directory: LogDirectory, ref: TransactionFileRef) -> int | None:
+def in_commit_timestamp(
+    directory: LogDirectory, ref: TransactionFileRef, config: Config
+) -> int | None:
     """Return the in-commit timestamp of one commit, if it has one."""
-    for _, info in commit_infos(directory, [ref], Config()):
+    for _, info in commit_infos(directory, [ref], config):
         stamp = info.get("inCommitTimestamp")
         return stamp if isinstance(stamp, int) else None
     return None

@@ -18,6 +18,7 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 DEFAULT_LIMIT_BYTES: Final = 512 * 1024 * 1024
 
 _STEP: Final = 1 << 20
+_SNAPPY_MOST: Final = 32  # three bytes stand for at most 64
 
 
 class _TooLargeError(Exception):
@@ -52,7 +53,7 @@ def decode(data: bytes, path: str, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> by
         raise UnreadableLogFileError(
             path,
             f"unpacks to more than {limit_bytes} bytes; if that is right, raise "
-            "spark.indextables.transaction.compression.maxDecompressedBytes",
+            "spark.txlog.read.maxDecompressedBytes",
         ) from None
     except (zlib.error, pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise UnreadableLogFileError(path, f"damaged {name} data: {error}") from None
@@ -66,28 +67,37 @@ def is_compressed(data: bytes) -> bool:
 def _gunzip(payload: bytes, limit_bytes: int) -> bytes:
     out: list[bytes] = []
     room = limit_bytes
-    while payload:
+    at = 0
+    while at < len(payload):
         member = zlib.decompressobj(wbits=31)
+        rest = b""
         while not member.eof:
-            piece = member.decompress(payload, min(_STEP, room + 1))
-            payload = member.unconsumed_tail
+            # In steps both ways: what is not yet unpacked is copied at every step.
+            step = rest or payload[at : at + _STEP]
+            at += 0 if rest else len(step)
+            piece = member.decompress(step, min(_STEP, room + 1))
+            rest = member.unconsumed_tail
             room -= len(piece)
             if room < 0:
                 raise _TooLargeError
             out.append(piece)
-            if not piece and not payload and not member.eof:
+            if not step and not piece:
                 raise EOFError("the data ends in the middle of a stream")
-        payload = member.unused_data
+        at -= len(member.unused_data)
     return b"".join(out)
 
 
 def _stream(codec: str) -> Callable[[bytes, int], bytes]:
     def unpack(payload: bytes, limit_bytes: int) -> bytes:
+        out: list[bytes] = []
+        room = limit_bytes
         with pa.CompressedInputStream(pa.BufferReader(payload), codec) as stream:
-            plain: bytes = stream.read(limit_bytes + 1)
-        if len(plain) > limit_bytes:
-            raise _TooLargeError
-        return plain
+            while piece := stream.read(_STEP):
+                room -= len(piece)
+                if room < 0:
+                    raise _TooLargeError
+                out.append(piece)
+        return b"".join(out)
 
     return unpack
 
@@ -101,6 +111,8 @@ def _unsnap(payload: bytes, limit_bytes: int) -> bytes:
             break
     if size > limit_bytes:
         raise _TooLargeError
+    if size > len(payload) * _SNAPPY_MOST:
+        raise ValueError("it cannot be as long as it says")
     return bytes(pa.decompress(payload, decompressed_size=size, codec="snappy", asbytes=True))
 
 

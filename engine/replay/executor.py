@@ -25,6 +25,7 @@ from engine.log.listing import LogDirectory
 from engine.log.paths import FileKind, TransactionFileRef
 from engine.replay.cache import PROCESS_CACHE, FileId, Generation
 from engine.replay.checkpoints import ALL_KINDS, read_checkpoint_file
+from engine.replay.commits import commit_infos
 from engine.replay.files import FileRows, file_rows, newest_of_run
 from engine.replay.keys import canonical_paths, dv_ids
 from engine.replay.keyset import KeySet
@@ -50,6 +51,19 @@ REFS_SCHEMA: Final = pa.schema(
         "length": pa.int64(),
         "slice": pa.int32(),
         "slices": pa.int32(),
+    }
+)
+
+HISTORY_SCHEMA: Final = pa.schema(
+    {
+        "version": pa.int64(),
+        "timestamp": pa.int64(),
+        "operation": pa.string(),
+        "operationParameters": pa.string(),
+        "operationMetrics": pa.string(),
+        "engineInfo": pa.string(),
+        "txnId": pa.string(),
+        "commitInfo": pa.string(),
     }
 )
 
@@ -175,6 +189,32 @@ def parse_actions(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.Re
         for run in _runs(batches, job):
             for batch in run:
                 yield batch.to_record_batch(wanted)
+
+
+def parse_history(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
+    """Yield what each of a task's commits says of itself."""
+    with explained():
+        refs = [piece.ref for piece in _pieces(batches)]
+        yield history_batch(job.directory, refs, job.config)
+
+
+def history_batch(
+    directory: LogDirectory, refs: Iterable[TransactionFileRef], config: Config
+) -> pa.RecordBatch:
+    """Return the commitInfo of commits as rows; its text is whole in `commitInfo`."""
+    rows = []
+    for ref, info in commit_infos(directory, refs, config):
+        stamp = info.get("inCommitTimestamp", info.get("timestamp"))
+        row = {name: _text(info.get(name)) for name in HISTORY_SCHEMA.names}
+        row["version"] = ref.version
+        row["timestamp"] = stamp if isinstance(stamp, int) else ref.modification_time
+        row["commitInfo"] = _text(info)
+        rows.append(row)
+    return pa.RecordBatch.from_pylist(rows, HISTORY_SCHEMA)
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def keep_partitions(

@@ -42,6 +42,7 @@ from engine.replay import Progress
 from engine.replay.cache import Generation
 from engine.replay.checkpoints import read_checkpoint_file, sidecars
 from engine.replay.executor import (
+    HISTORY_SCHEMA,
     MARK,
     RANGE_BYTES,
     REFS_SCHEMA,
@@ -50,6 +51,7 @@ from engine.replay.executor import (
     keep_partitions,
     parse_actions,
     parse_checkpoint,
+    parse_history,
     parse_tail,
 )
 from engine.replay.local import refuse_headless
@@ -144,6 +146,29 @@ class ReplayFrames:
         pieces = [Piece(ref) for ref in self.segment.tail]
         job = self._job(None)
         return self._map(pieces, partial(parse_actions, job=job), schema(self.directory.log_format))
+
+    def history(self) -> DataFrame:
+        """Return what each of the segment's commits says of itself."""
+        pieces = [Piece(ref) for ref in self.segment.commits]
+        return self._map(pieces, partial(parse_history, job=self._job(None)), HISTORY_SCHEMA)
+
+    def changes(self) -> DataFrame:
+        """Return the file actions of the segment's commits, one a row, as they were committed."""
+        is_add = F.col("add").isNotNull()
+        both = [
+            F.coalesce(f"add.{name}", f"remove.{name}").alias(name)
+            for name in ("path", "partitionValues", "size", "dataChange")
+        ]
+        return (
+            self.actions()
+            .where(is_add | F.col("remove").isNotNull())
+            .select(
+                "version",
+                "ordinal",
+                F.when(is_add, F.lit("add")).otherwise(F.lit("remove")).alias("change"),
+                *both,
+            )
+        )
 
     def state(self) -> SparkState:
         """Run one job for the sums and the single actions."""
@@ -290,22 +315,6 @@ def live_files(
     if predicate is not None:
         files = files.mapInArrow(partial(keep_partitions, predicate=predicate), files.schema)
     return files.select(*(wanted.names if columns is None else columns))
-
-
-def changes(frames: ReplayFrames) -> DataFrame:
-    """Return the file actions of a segment's commits, one a row, as they were committed."""
-    actions = frames.actions()
-    is_add = F.col("add").isNotNull()
-    both = [
-        F.coalesce(f"add.{name}", f"remove.{name}").alias(name)
-        for name in ("path", "partitionValues", "size", "dataChange")
-    ]
-    return actions.where(is_add | F.col("remove").isNotNull()).select(
-        "version",
-        "ordinal",
-        F.when(is_add, F.lit("add")).otherwise(F.lit("remove")).alias("change"),
-        *both,
-    )
 
 
 def newest(actions: DataFrame) -> DataFrame:

@@ -1,0 +1,1 @@
+"""What spark-submit runs: argv in, one answer out."""
