@@ -34,16 +34,20 @@ def replay_bar(*, shown: bool) -> Iterator[Watch | None]:
     if not (shown and console.is_terminal):
         yield None
         return
-    with _bar(console, DownloadColumn(binary_units=True)) as bar:
+    bar = _bar(console, DownloadColumn(binary_units=True))
 
-        def watch(segment: LogSegment) -> Callable[[int], None]:
-            large = segment.size_bytes >= _LARGE_BYTES or len(segment.files) >= _LARGE_FILES
-            for old in bar.task_ids:  # a damaged file was routed around: begin again
-                bar.remove_task(old)
-            task = bar.add_task("replay", total=segment.size_bytes, visible=large)
-            return lambda size: bar.advance(task, size)
+    def watch(segment: LogSegment) -> Callable[[int], None]:
+        if segment.size_bytes >= _LARGE_BYTES or len(segment.files) >= _LARGE_FILES:
+            bar.start()
+        for old in bar.task_ids:  # a damaged file was routed around: begin again
+            bar.remove_task(old)
+        task = bar.add_task("replay", total=segment.size_bytes)
+        return lambda size: bar.advance(task, size)
 
+    try:
         yield watch
+    finally:
+        bar.stop()
 
 
 @contextmanager

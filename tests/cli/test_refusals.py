@@ -111,8 +111,8 @@ def test_vacuumed_history(refused, log):
     checkpoint(log, 2)
     log.path(0).unlink()
     log.path(1).unlink()
-    message = refused("VERSION_NOT_FOUND", "replay", log, "--version", 1)
-    assert "versions 2 to 3 can be read" in message
+    message = refused("NO_START", "replay", log, "--version", 1)
+    assert "version 1 were cleaned up; versions 2 to 3 can be read" in message
 
 
 def test_vacuumed_history_without_a_checkpoint(refused, log):
