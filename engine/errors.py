@@ -88,8 +88,21 @@ class LogStartError(ReplayError):
         self.directory, self.first = directory, first
 
 
+class CleanedUpError(LogStartError):
+    """The version asked for is older than anything the log can still be read from."""
+
+    def __init__(self, directory: str, asked: int, earliest: int, latest: int) -> None:
+        ReplayError.__init__(
+            self,
+            f"{directory}: the commits of version {asked} were cleaned up; "
+            f"versions {earliest} to {latest} can be read",
+        )
+        self.directory, self.first = directory, earliest
+        self.asked, self.latest = asked, latest
+
+
 class VersionNotFoundError(ReplayError):
-    """The version asked for is not in the log: not yet written, or cleaned up."""
+    """The version asked for is not in the log: it was never written, or its file is gone."""
 
     code = "VERSION_NOT_FOUND"
 

@@ -24,6 +24,7 @@ class LogFormat:
     compressed_commits: bool
     checkpoint_directory: str | None
     foreign_state_prefix: str | None
+    foreign_layout: str | None
 
     def __repr__(self) -> str:
         return self.name.upper()
@@ -61,6 +62,7 @@ DELTA: Final = LogFormat(
     compressed_commits=False,
     checkpoint_directory=None,
     foreign_state_prefix=None,
+    foreign_layout=None,
 )
 
 INDEXTABLES: Final = LogFormat(
@@ -83,6 +85,7 @@ INDEXTABLES: Final = LogFormat(
     compressed_commits=True,
     checkpoint_directory="_checkpoints",
     foreign_state_prefix="state-v",
+    foreign_layout="avro-state",
 )
 
 FORMATS: Final = (DELTA, INDEXTABLES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from engine.config import COMPACTION_READS, PROTOCOL_CHECK_ENABLED, Config
 from engine.errors import (
     CorruptCheckpointError,
     EmptyLogError,
+    LogGapError,
     LogStartError,
     MissingMetadataError,
     MissingProtocolError,
@@ -25,17 +26,25 @@ from engine.log.listing import Listing, LogDirectory, list_log
 from engine.log.segment import Fallback, LogSegment, segment_for
 from engine.replay import Progress
 from engine.replay.commits import in_commit_timestamp
-from engine.replay.engines import Engines
 from engine.replay.partitions import partition_columns_of
 from engine.replay.predicate import Predicate, parse_predicate
 from engine.replay.rules import check_protocol
-from engine.replay.state import State, Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from engine.replay.state import State, Totals
 
 # Told of each segment before it is replayed; returns what is then told of the bytes done.
 Watch = Callable[[LogSegment], Progress]
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+# Replays a segment: returns the engine that did it, the state, and what was not done as asked.
+Run = Callable[
+    [LogSegment, LogDirectory, Config, Progress | None],
+    "tuple[str, State, tuple[Fallback, ...]]",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +167,7 @@ class Snapshot:
         """Return the timestamp that this version's own commit carries, if it carries one."""
         if self.segment.last_commit is None:
             return None
-        return in_commit_timestamp(self.directory, self.segment.last_commit)
+        return in_commit_timestamp(self.directory, self.segment.last_commit, self.config)
 
     def summary(self) -> dict[str, Any]:
         """Return what `txlog replay --json` prints."""
@@ -217,7 +226,7 @@ def load_snapshot(
     directory: LogDirectory,
     listing: Listing,
     version: int | None,
-    engines: Engines,
+    run: Run,
     config: Config,
     watch: Watch | None = None,
 ) -> Snapshot:
@@ -230,11 +239,11 @@ def load_snapshot(
     unusable: dict[str, str] = {}
     first_damage: ReplayError | None = None
     started = time.perf_counter()
-    for listing, segment in _segments(directory, listing, version, unusable, config):
+    for used, segment in _segments(directory, listing, version, unusable, config):
         listed = time.perf_counter()
         try:
             progress = watch and watch(segment)
-            name, state, skipped = engines.replay(segment, directory, config, progress)
+            name, state, skipped = run(segment, directory, config, progress)
         except UnreadableLogFileError as damage:
             first_damage = first_damage or damage
             culprit = _culprit(segment, damage)
@@ -248,7 +257,7 @@ def load_snapshot(
             state=_complete(state, segment, config),
             engine=name,
             config=config,
-            fallbacks=listing.fallbacks + segment.fallbacks + skipped,
+            fallbacks=used.fallbacks + segment.fallbacks + skipped,
             seconds={
                 "list": round(listed - started, 6),
                 "replay": round(time.perf_counter() - listed, 6),
@@ -276,7 +285,7 @@ def _segments(
                 unusable=unusable,
                 use_compactions=config[COMPACTION_READS],
             )
-        except (LogStartError, EmptyLogError):
+        except (LogStartError, LogGapError, EmptyLogError):
             if not listing.is_whole:
                 listing = replace(list_log(directory), fallbacks=listing.fallbacks)
                 continue
@@ -302,7 +311,7 @@ def _complete(state: State, segment: LogSegment, config: Config) -> State:
         if default is None:
             raise MissingProtocolError(segment.directory, segment.version)
         reader, writer = default
-        state = replace(state, protocol={"minReaderVersion": reader, "minWriterVersion": writer})
+        state = state.with_protocol({"minReaderVersion": reader, "minWriterVersion": writer})
     if config[PROTOCOL_CHECK_ENABLED]:
         check_protocol(state.protocol, segment.log_format, segment.directory)
     if state.metadata is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from engine.snapshot import Snapshot
 from tests.model import Model, file_key, normal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from engine.snapshot import Snapshot
 
 
 def observed(snapshot: Snapshot) -> Model:

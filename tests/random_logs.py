@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
 from tests.logs import PACKINGS, SHAPES, Action, Layout, LogBuilder, Shape, metadata
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMATS = ("delta", "indextables")
 

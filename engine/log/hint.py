@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A checkpoint that somebody said is there."""
+    """A checkpoint that somebody said is there, and in which layout, where that was said."""
 
     version: int
+    layout: str | None = None
 
 
 def parse_hint(data: bytes) -> Hint | str:
@@ -26,12 +29,16 @@ def parse_hint(data: bytes) -> Hint | str:
     if not isinstance(found, dict):
         return "not a JSON object"
     version = found.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < 10**19:
-        return f"version is {version!r}"
+    if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < 2**63:
+        return f"version is {version!r:.40}"
     checksum = found.get("checksum")
-    if checksum is not None and checksum not in checksums(found):
-        return "its checksum does not match its content"
-    return Hint(version)
+    try:
+        if checksum is not None and checksum not in checksums(found):
+            return "its checksum does not match its content"
+    except (ValueError, RecursionError) as error:
+        return f"it has no checksum: {error}"
+    layout = found.get("format")
+    return Hint(version, layout if isinstance(layout, str) else None)
 
 
 def checksums(hint: dict[str, Any]) -> tuple[str, str]:

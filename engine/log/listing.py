@@ -111,6 +111,8 @@ def list_log(directory: LogDirectory, start_version: int = 0) -> Listing:
 def list_latest(directory: LogDirectory) -> Listing:
     """List what the latest version needs: from the hint on, or everything."""
     hint, fallback = read_hint(directory)
+    if hint and hint.layout and hint.layout == directory.log_format.foreign_layout:
+        raise UnsupportedLogFormatError(directory.url, f"{hint.layout} ({HINT} says so)")
     listing = list_log(directory, hint.version if hint else 0)
     if hint and not any(
         ref.kind.is_checkpoint and ref.version >= hint.version for ref in listing.refs

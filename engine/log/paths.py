@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from engine.formats import LogFormat
+if TYPE_CHECKING:
+    from engine.formats import LogFormat
 
 HINT: Final = "_last_checkpoint"
 SIDECARS: Final = "_sidecars"
@@ -104,6 +105,8 @@ _INDEXTABLES_PATTERNS: Final = (
 )
 _PATTERNS: Final = {"delta": _DELTA_PATTERNS, "indextables": _INDEXTABLES_PATTERNS}
 
+_LAST_VERSION: Final = 2**63 - 1
+
 # Plain ASCII digits: \d alone would take any script's, and a version has one spelling only.
 _ASCII: Final = re.compile(r"[\x20-\x7e]+")
 
@@ -120,7 +123,9 @@ def parse_path(
             version = int(found["version"])
             start = int(found.get("start") or version)
             part, parts = int(found.get("part") or 1), int(found.get("parts") or 1)
-            if start > version or not 1 <= part or (kind is FileKind.CHECKPOINT_PART and part > parts):
+            if version > _LAST_VERSION:
+                return None
+            if start > version or part < 1 or (kind is FileKind.CHECKPOINT_PART and part > parts):
                 return None
             if kind is FileKind.COMPACTION and start == version:
                 return None

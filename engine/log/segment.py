@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from engine.errors import (
     CleanedUpError,
@@ -14,8 +13,12 @@ from engine.errors import (
     LogStartError,
     VersionNotFoundError,
 )
-from engine.formats import LogFormat
 from engine.log.paths import FileKind, TransactionFileRef
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from engine.formats import LogFormat
 
 # What opening one more file is worth, in bytes: the cover prefers few files over few bytes.
 FILE_COST: Final = 16 * 1024
@@ -132,9 +135,7 @@ def segment_for(
     compactions = [
         ref
         for ref in refs
-        if ref.kind is FileKind.COMPACTION
-        and first <= ref.start_version
-        and ref.version <= target
+        if ref.kind is FileKind.COMPACTION and first <= ref.start_version and ref.version <= target
     ]
     fallbacks = [f for v, f in skipped if (checkpoint.version if checkpoint else -1) <= v <= target]
     usable = []

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import numpy as np
@@ -14,13 +13,17 @@ import pyarrow.parquet as pq
 
 from engine.actions import REQUIRED, ActionBatch, conform, kinds, pruned_kinds
 from engine.errors import CorruptCheckpointError, MissingSidecarError, UnreadableLogFileError
-from engine.log.listing import LogDirectory
 from engine.log.paths import SIDECARS, FileKind, TransactionFileRef, parse_path
-from engine.log.segment import Checkpoint
 from engine.replay.compression import DEFAULT_LIMIT_BYTES, decode
 from engine.replay.lines import LineAction, action_value, to_batch
 from engine.replay.parse import Parser
 from engine.replay.stats import stats_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from engine.log.listing import LogDirectory
+    from engine.log.segment import Checkpoint
 
 BATCH_ROWS: Final = 64 * 1024
 _ROW_GROUP_BITS: Final = 32
@@ -203,7 +206,7 @@ def _from_object(
     whole: dict[str, Any], ref: TransactionFileRef, directory: LogDirectory
 ) -> ActionBatch:
     known = kinds(directory.log_format)
-    actions = []
+    actions: list[LineAction] = []
     for kind, value in whole.items():
         if kind not in known or value is None:
             continue
@@ -231,9 +234,7 @@ def _leaves(kind: str, found: pa.DataType, known: pa.DataType) -> list[str]:
     return [f"{kind}.{name}" for name in wanted]
 
 
-def _to_actions(
-    batch: pa.RecordBatch, known: Any, version: int, first_ordinal: int
-) -> ActionBatch:
+def _to_actions(batch: pa.RecordBatch, known: Any, version: int, first_ordinal: int) -> ActionBatch:
     columns = {}
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         if array.null_count == len(array):

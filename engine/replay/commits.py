@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 import pyarrow as pa
 
 from engine.actions import kinds
 from engine.config import MAX_DECOMPRESSED_BYTES, Config
-from engine.log.listing import LogDirectory
-from engine.log.paths import TransactionFileRef
 from engine.replay.compression import decode
 from engine.replay.lines import LineAction, read_line, read_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.log.listing import LogDirectory
+    from engine.log.paths import TransactionFileRef
 
 _ONLY_INFO: Final = {"commitInfo": pa.string()}
 
@@ -47,9 +50,7 @@ def in_commit_timestamp(
     return None
 
 
-def _plain(
-    directory: LogDirectory, data: bytes, ref: TransactionFileRef, config: Config
-) -> bytes:
+def _plain(directory: LogDirectory, data: bytes, ref: TransactionFileRef, config: Config) -> bytes:
     if not directory.log_format.compressed_commits:
         return data
     return decode(data, ref.path, config[MAX_DECOMPRESSED_BYTES])

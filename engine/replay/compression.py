@@ -6,18 +6,21 @@ A file is plain, or `0x01` + codec + payload, or (later native writers) raw gzip
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from engine.errors import UnreadableLogFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAGIC: Final = b"\x01"
 GZIP_MAGIC: Final = b"\x1f\x8b"
 DEFAULT_LIMIT_BYTES: Final = 512 * 1024 * 1024
 
 _STEP: Final = 1 << 20
+_MORE: Final = 0x80  # the bit of a varint byte that says another follows
 _SNAPPY_MOST: Final = 32  # three bytes stand for at most 64
 
 
@@ -35,7 +38,9 @@ def decode(data: bytes, path: str, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> by
         raise UnreadableLogFileError(path, "the transaction file is empty")
     if data[:1] == MAGIC:
         if len(data) < len(MAGIC) + 1:
-            raise UnreadableLogFileError(path, "compressed file too short: the codec byte is missing")
+            raise UnreadableLogFileError(
+                path, "compressed file too short: the codec byte is missing"
+            )
         name, unpack = _CODECS.get(data[1], ("", None))
         if unpack is None:
             known = ", ".join(f"0x{byte:02x} {name}" for byte, (name, _) in _CODECS.items())
@@ -107,7 +112,7 @@ def _unsnap(payload: bytes, limit_bytes: int) -> bytes:
     for byte in payload[:5]:  # the plain size stands in front, as a varint
         size |= (byte & 0x7F) << shift
         shift += 7
-        if byte < 0x80:
+        if byte < _MORE:
             break
     if size > limit_bytes:
         raise _TooLargeError

@@ -12,6 +12,8 @@ import pyarrow.types as pt
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+# As Spark writes them: JSON has no number for these.
+_NOT_FINITE: Final = (("-?nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"'))
 _CONTROL: Final = re.compile("[\x00-\x1f]")
 _CONTROL_RE2: Final = r"[\x00-\x1f]"
 _NULL: Final = pa.scalar(None, pa.string())
@@ -24,8 +26,8 @@ def json_objects(structs: pa.StructArray, always: Collection[str] = ()) -> pa.Ar
     Delta does, and zones are UTC.
     """
     members: list[pa.Array] = []
-    for field in structs.type:
-        value = _value(pc.struct_field(structs, field.name))
+    for index, field in enumerate(structs.type):
+        value = _value(pc.struct_field(structs, [index]))
         if field.name in always:
             value = pc.fill_null(value, "null")
         member = pc.binary_join_element_wise(f',"{_escape(field.name)}":', value, "")
@@ -46,13 +48,18 @@ def _value(array: pa.Array) -> pa.Array:  # noqa: PLR0911
         return json_objects(array)
     if pt.is_map(kind) or pt.is_list(kind):
         return _members(array)
+    if pt.is_dictionary(kind):
+        return _value(array.cast(kind.value_type))
     if pt.is_boolean(kind):
         return pc.if_else(array, "true", "false")
     if pt.is_integer(kind) or pt.is_decimal(kind):
         return array.cast(pa.string())
     if pt.is_floating(kind):
-        finite = pc.is_finite(array)
-        return pc.if_else(finite, array.cast(pa.string()), _quoted(array.cast(pa.string())))
+        text = array.cast(pa.string())
+        if pc.all(pc.is_finite(array)).as_py() is False:
+            for arrow, wire in _NOT_FINITE:
+                text = pc.replace_substring_regex(text, f"^{arrow}$", wire)
+        return text
     if pt.is_timestamp(kind):
         zone = "Z" if kind.tz else ""
         plain = array.cast(pa.timestamp("ms"), safe=False)

@@ -6,8 +6,7 @@ It shares the names of files and the reading of one line with them, and nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
@@ -15,9 +14,7 @@ import pyarrow.parquet as pq
 
 from engine.actions import files_schema, kinds, tombstones_schema
 from engine.config import MAX_DECOMPRESSED_BYTES, Config
-from engine.log.listing import LogDirectory
-from engine.log.paths import TransactionFileRef
-from engine.log.segment import LogSegment
+from engine.errors import UnreadableLogFileError
 from engine.replay.checkpoints import read_checkpoint
 from engine.replay.compression import decode
 from engine.replay.keys import canonical_path, dv_id
@@ -25,6 +22,13 @@ from engine.replay.lines import read_lines
 from engine.replay.local import refuse_headless
 from engine.replay.rules import STATE_KEYS
 from engine.replay.state import Singles, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.log.listing import LogDirectory
+    from engine.log.paths import TransactionFileRef
+    from engine.log.segment import LogSegment
 
 Action = tuple[str, dict[str, Any]]
 
@@ -90,7 +94,10 @@ def _checkpoint(segment: LogSegment, directory: LogDirectory, limit: int) -> Ite
 def _file(ref: TransactionFileRef, directory: LogDirectory, limit: int) -> Iterator[Action]:
     data = directory.storage.read(directory.file(ref.path))
     if not ref.is_json:
-        rows = pq.read_table(pa.BufferReader(data)).to_pylist(maps_as_pydicts="lossy")
+        try:
+            rows = pq.read_table(pa.BufferReader(data)).to_pylist(maps_as_pydicts="lossy")
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise UnreadableLogFileError(ref.path, f"unreadable Parquet: {error!s:.200}") from None
         for row in rows:
             yield from ((kind, value) for kind, value in row.items() if value is not None)
         return
@@ -106,7 +113,5 @@ def _key(value: dict[str, Any], root: str) -> tuple[str, str | None]:
 
 
 def _table(actions: dict[tuple[str, str | None], dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    rows = [
-        {**value, "dvId": vector} for (_, vector), value in actions.items()
-    ]
+    rows = [{**value, "dvId": vector} for (_, vector), value in actions.items()]
     return pa.Table.from_pylist(rows, schema)
