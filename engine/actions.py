@@ -6,14 +6,16 @@ struct a kind, of which exactly one is set. Spark's schema is derived from this 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from engine.formats import DELTA, INDEXTABLES, LogFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 STRING: Final = pa.string()
 LONG: Final = pa.int64()
@@ -82,9 +84,7 @@ _KINDS: Final[dict[str, dict[str, pa.DataType]]] = {
         "metaData": pa.struct(_METADATA),
         "protocol": pa.struct(_PROTOCOL),
         "txn": pa.struct({"appId": STRING, "version": LONG, "lastUpdated": LONG}),
-        "domainMetadata": pa.struct(
-            {"domain": STRING, "configuration": STRING, "removed": BOOL}
-        ),
+        "domainMetadata": pa.struct({"domain": STRING, "configuration": STRING, "removed": BOOL}),
         "cdc": pa.struct(
             {
                 "path": STRING,
@@ -183,7 +183,10 @@ def pruned_kinds(
 @cache
 def schema(log_format: LogFormat) -> pa.Schema:
     """Return the schema of a VersionedAction."""
-    position = [pa.field("version", LONG, nullable=False), pa.field("ordinal", LONG, nullable=False)]
+    position = [
+        pa.field("version", LONG, nullable=False),
+        pa.field("ordinal", LONG, nullable=False),
+    ]
     return pa.schema(position + [pa.field(k, t) for k, t in kinds(log_format).items()])
 
 

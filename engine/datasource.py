@@ -10,13 +10,11 @@ checkpoint is reconciled there and must fit; `snapshot.to_spark` is for a tail t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -24,16 +22,10 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from engine.actions import conform, files_schema, kinds, nulls, schema, tombstones_schema
 from engine.config import SETTINGS, Config
 from engine.errors import ConfigError
-from engine.formats import LogFormat
-from engine.log.listing import LogDirectory
-from engine.log.paths import TransactionFileRef
-from engine.log.segment import Fallback, LogSegment
-from engine.replay import Progress
 from engine.replay.checkpoints import read_checkpoint_file, sidecars
 from engine.replay.executor import (
     HISTORY_SCHEMA,
@@ -52,6 +44,18 @@ from engine.replay.rules import STATE_KEYS
 from engine.replay.state import Singles, State
 from engine.snapshot import load_snapshot
 from engine.table import TableLog, open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from engine.formats import LogFormat
+    from engine.log.listing import LogDirectory
+    from engine.log.paths import TransactionFileRef
+    from engine.log.segment import Fallback, LogSegment
+    from engine.replay import Progress
 
 _ACTIONS_OF: Final = {"files": "add", "tombstones": "remove"}
 _VIEWS: Final = ("files", "tombstones", "actions", "history", "skips")
@@ -198,7 +202,9 @@ class _StreamReader(DataSourceStreamReader):
         """Begin before the version that was asked for, or before the first."""
         return {"version": self._asked.starting_version - 1}
 
-    def latestOffset(self) -> dict[str, int]:
+    def latestOffset(
+        self, start: dict[str, int] | None = None, limit: object = None
+    ) -> dict[str, int]:
         """Return the latest version in the log."""
         return {"version": self._asked.open().latest_version()}
 
@@ -246,7 +252,9 @@ class _Planner:
 
 def _file_partitions(log: TableLog, view: str, version: int | None) -> list[InputPartition]:
     planner = _Planner()
-    snapshot = load_snapshot(log.directory, log.listing(version), version, planner, log.config)
+    snapshot = load_snapshot(
+        log.directory, log.listing(version), version, planner.replay, log.config
+    )
     state, kind = snapshot.state, _ACTIONS_OF[view]
     tail = state.files if kind == "add" else state.tombstones
     partitions: list[InputPartition] = [_Rows(_to_bytes(tail))] if tail.num_rows else []
@@ -338,4 +346,3 @@ def _moment(value: str) -> datetime:
         return datetime.fromisoformat(value)
     except ValueError:
         raise ConfigError("timestampAsOf", value, "a moment such as 2024-01-31T12:00:00") from None
-

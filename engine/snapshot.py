@@ -98,12 +98,12 @@ class Snapshot:
         return str(text)
 
     @property
-    def txns(self) -> dict[str, int]:
+    def txns(self) -> dict[str, int | None]:
         """The last version each application committed."""
         return {app: txn.get("version") for app, txn in self.state.txns.items()}
 
     @property
-    def domains(self) -> dict[str, str]:
+    def domains(self) -> dict[str, str | None]:
         """The configuration of each domain that was not removed."""
         return {
             name: domain.get("configuration")

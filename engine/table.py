@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final, overload
-
-import pyarrow as pa
 
 from engine.config import ENGINE, Config
 from engine.errors import VersionNotFoundError
@@ -19,17 +16,19 @@ from engine.log.timestamps import (
     version_at,
     version_at_in_commit_time,
 )
-from engine.replay import Replay, local, reference
 from engine.replay.cache import Generation
 from engine.replay.commits import commit_actions, commit_infos, in_commit_timestamp
 from engine.replay.engines import Engines
-from engine.replay.lines import LineAction
 from engine.snapshot import Snapshot, Watch, load_snapshot
 from engine.storage import open_storage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from engine.replay.lines import LineAction
     from engine.replay.spark import ReplayFrames
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -91,10 +90,10 @@ class TableLog:
         if timestamp is not None:
             version = self.version_at(timestamp)
         listing = self.listing(version)
-        engines = Engines(
-            engine or self.config[ENGINE], self._spark, self._generation, self._count
+        engines = Engines(engine or self.config[ENGINE], self._spark, self._generation, self._count)
+        return load_snapshot(
+            self.directory, listing, version, engines.replay, self.config, progress
         )
-        return load_snapshot(self.directory, listing, version, engines, self.config, progress)
 
     def cache_stats(self) -> dict[str, float]:
         """Return how often parsed files were found in the executors' caches by this log."""

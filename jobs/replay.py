@@ -1,7 +1,7 @@
 """Rebuild a table's state on Spark and print it.
 
-    spark-submit --py-files dist/txlog_engine-*.whl jobs/replay.py --table s3://lake/events --json
-    spark-submit jobs/replay.py --table /data/events --version 120 --output /data/events-v120
+spark-submit --py-files dist/txlog_engine-*.whl jobs/replay.py --table s3://lake/events --json
+spark-submit jobs/replay.py --table /data/events --version 120 --output /data/events-v120
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from engine import Config, ReplayError, open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:

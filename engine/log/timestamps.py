@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from engine.log.paths import FileKind, TransactionFileRef
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 
 def commit_times(refs: Sequence[TransactionFileRef]) -> list[tuple[int, int]]:

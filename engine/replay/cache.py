@@ -10,11 +10,13 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from engine.actions import ActionBatch
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.actions import ActionBatch
 
 CAPACITY_FILES: Final = 1000
 CAPACITY_BYTES: Final = 256 * 1024 * 1024

@@ -41,9 +41,9 @@ class ColumnReader:
         self._known = known
         self._shape = pa.schema([])
 
-    def read(self, body: bytes, versions: np.ndarray, ordinals: np.ndarray) -> tuple[
-        ActionBatch, np.ndarray
-    ]:
+    def read(
+        self, body: bytes, versions: np.ndarray, ordinals: np.ndarray
+    ) -> tuple[ActionBatch, np.ndarray]:
         """Return the actions of `body`, and which of its rows need the exact reader.
 
         `versions` and `ordinals` tell where each line stands. Raises NotPlainError where the
@@ -126,9 +126,7 @@ def _positions(text: np.ndarray, byte: int) -> np.ndarray:
     )
 
 
-def _learn(
-    shape: pa.StructType, found: pa.StructType, known: object
-) -> pa.StructType | None:
+def _learn(shape: pa.StructType, found: pa.StructType, known: object) -> pa.StructType | None:
     """Return `shape` with what `found` adds to it, typed as `known` says; None if nothing new."""
     fields = {field.name: field for field in shape}
     grown = False
@@ -259,5 +257,5 @@ def _filter(batch: ActionBatch, keep: pa.Array) -> ActionBatch:
 
 
 def _numpy(array: pa.Array) -> np.ndarray:
-    return array.to_numpy(zero_copy_only=False)
-
+    values: np.ndarray = array.to_numpy(zero_copy_only=False)
+    return values

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine.config import Config
 from engine.errors import DistributedError
-from engine.log.listing import LogDirectory
 from engine.log.segment import Fallback, LogSegment
 from engine.replay import Progress, Replay, local, reference
-from engine.replay.cache import Generation
 from engine.replay.choice import choose_engine
-from engine.replay.state import State
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pyspark.sql import SparkSession
+
+    from engine.config import Config
+    from engine.log.listing import LogDirectory
+    from engine.replay.cache import Generation
+    from engine.replay.state import State
 
 _logger = logging.getLogger(__name__)
 

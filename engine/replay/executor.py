@@ -7,10 +7,9 @@ the rest to the shuffle.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import orjson
@@ -20,8 +19,6 @@ import pyarrow.compute as pc
 from engine.actions import ActionBatch, conform, nulls, pruned_kinds, schema
 from engine.config import MAX_DECOMPRESSED_BYTES, Config
 from engine.errors import ReplayError, StorageError
-from engine.formats import LogFormat
-from engine.log.listing import LogDirectory
 from engine.log.paths import FileKind, TransactionFileRef
 from engine.replay.cache import PROCESS_CACHE, FileId, Generation
 from engine.replay.checkpoints import ALL_KINDS, read_checkpoint_file
@@ -30,10 +27,16 @@ from engine.replay.files import FileRows, file_rows, newest_of_run
 from engine.replay.keys import canonical_paths, dv_ids
 from engine.replay.keyset import KeySet
 from engine.replay.parse import Parser, chunks
-from engine.replay.predicate import Predicate
 from engine.replay.rules import FILE_KINDS, STATE_KEYS
 from engine.replay.state import Singles
 from engine.replay.stats import record_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from engine.formats import LogFormat
+    from engine.log.listing import LogDirectory
+    from engine.replay.predicate import Predicate
 
 # A commit larger than this is cut, at line ends, into ranges that are tasks of their own.
 RANGE_BYTES: Final = 64 * 1024 * 1024
@@ -205,7 +208,7 @@ def history_batch(
     rows = []
     for ref, info in commit_infos(directory, refs, config):
         stamp = info.get("inCommitTimestamp", info.get("timestamp"))
-        row = {name: _text(info.get(name)) for name in HISTORY_SCHEMA.names}
+        row: dict[str, Any] = {name: _text(info.get(name)) for name in HISTORY_SCHEMA.names}
         row["version"] = ref.version
         row["timestamp"] = stamp if isinstance(stamp, int) else ref.modification_time
         row["commitInfo"] = _text(info)
@@ -406,7 +409,7 @@ def _single_batch(singles: Singles, wanted: pa.Schema) -> pa.RecordBatch:
 
 
 def _batch(columns: dict[str, pa.Array], count: int, wanted: pa.Schema) -> pa.RecordBatch:
-    arrays = [columns.get(f.name, None) for f in wanted]
+    arrays = [columns.get(f.name) for f in wanted]
     filled = [
         nulls(count, f.type) if array is None else array
         for f, array in zip(wanted, arrays, strict=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +17,14 @@ from engine.actions import (
     nulls,
     tombstones_schema,
 )
-from engine.formats import LogFormat
 from engine.replay.keys import canonical_paths, dv_ids, fingerprints
 from engine.replay.keyset import KeySet
 from engine.replay.rules import FILE_KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.formats import LogFormat
 
 
 @dataclass(frozen=True, slots=True)

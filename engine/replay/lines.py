@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
@@ -15,7 +15,9 @@ import pyarrow.types as pt
 
 from engine.actions import NUMBER_OR_TEXT, REQUIRED, ActionBatch
 from engine.errors import UnreadableLogFileError
-from engine.log.paths import TransactionFileRef
+
+if TYPE_CHECKING:
+    from engine.log.paths import TransactionFileRef
 
 Kinds = Mapping[str, pa.DataType]
 

@@ -7,18 +7,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from engine.actions import ActionBatch
 from engine.config import CHECKPOINT_PARALLELISM, MAX_DECOMPRESSED_BYTES, Config
 from engine.errors import MissingMetadataError, MissingProtocolError, StorageError
-from engine.log.listing import LogDirectory
-from engine.log.paths import TransactionFileRef
-from engine.log.segment import LogSegment
 from engine.replay.checkpoints import ALL_KINDS, read_checkpoint, read_checkpoint_file
 from engine.replay.files import FileReconciler, FileRows, file_rows
 from engine.replay.parse import Parser, chunks
 from engine.replay.state import Singles, State
+
+if TYPE_CHECKING:
+    from engine.actions import ActionBatch
+    from engine.log.listing import LogDirectory
+    from engine.log.paths import TransactionFileRef
+    from engine.log.segment import LogSegment
 
 Progress = Callable[[int], None]
 Item = TypeVar("Item")

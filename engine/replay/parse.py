@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from engine.actions import ActionBatch, pruned_kinds
-from engine.formats import LogFormat
-from engine.log.paths import TransactionFileRef
 from engine.replay.columns import ColumnReader, NotPlainError
 from engine.replay.compression import DEFAULT_LIMIT_BYTES, decode
 from engine.replay.lines import LineAction, read_line, read_lines, to_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from engine.formats import LogFormat
+    from engine.log.paths import TransactionFileRef
 
 # Files are read together in chunks of about this size: large enough to keep Arrow busy, small
 # enough that a few of them in flight stay out of the way of the result.
@@ -175,4 +178,3 @@ def _tail(data: bytes, start: int) -> tuple[list[bytes], int]:
         lines.append(data[begin:stop])
         end = begin
     return lines[::-1], end
-

@@ -39,7 +39,7 @@ def partition_columns_of(
     """Return the partition columns with keys and types; raise ValueError for a broken schema."""
     schema = orjson.loads(schema_string)
     if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
-        raise ValueError("not a struct")  # noqa: TRY004
+        raise ValueError("not a struct")
     fields = {f.get("name"): f for f in schema["fields"] if isinstance(f, dict)}
     found = []
     for name in partition_columns:

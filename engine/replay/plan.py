@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from engine.log.paths import TransactionFileRef
 from engine.replay.executor import Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.log.paths import TransactionFileRef
 
 _FEW_FILES: Final = 10
 _SOME_FILES: Final = 100

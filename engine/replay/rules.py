@@ -6,15 +6,18 @@ commit, the later line. Expiry is a filter on what won, never a part of who wins
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import (
     CatalogManagedError,
     UnsupportedFeatureError,
     UnsupportedProtocolError,
 )
-from engine.formats import LogFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from engine.formats import LogFormat
 
 NEWEST: Final = ("version", "ordinal")
 
@@ -52,8 +55,9 @@ def check_protocol(
     managed = sorted(log_format.catalog_features.intersection(features))
     if managed:
         raise CatalogManagedError(
-            directory, f"this table is managed by a catalog (reader feature {managed[0]}), which "
-            "alone knows its commits"
+            directory,
+            f"this table is managed by a catalog (reader feature {managed[0]}), which "
+            "alone knows its commits",
         )
     if wanted > log_format.max_reader_version:
         raise UnsupportedProtocolError(

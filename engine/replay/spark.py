@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 import pyarrow as pa
@@ -35,10 +34,6 @@ from engine.config import (
     Config,
 )
 from engine.errors import DistributedError, ReplayError
-from engine.log.listing import LogDirectory
-from engine.log.paths import TransactionFileRef
-from engine.log.segment import LogSegment
-from engine.replay import Progress
 from engine.replay.cache import Generation
 from engine.replay.checkpoints import read_checkpoint_file, sidecars
 from engine.replay.executor import (
@@ -56,10 +51,18 @@ from engine.replay.executor import (
 )
 from engine.replay.local import refuse_headless
 from engine.replay.plan import balanced, parallelism, split
-from engine.replay.predicate import Predicate
 from engine.replay.rules import NEWEST, STATE_KEYS
 from engine.replay.state import Singles, Totals
 from engine.replay.watch import Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from engine.log.listing import LogDirectory
+    from engine.log.paths import TransactionFileRef
+    from engine.log.segment import LogSegment
+    from engine.replay import Progress
+    from engine.replay.predicate import Predicate
 
 # The keys of a tail of this many bytes of log, about a quarter of it, are sent to every executor;
 # a longer tail's keys are joined by hash.
@@ -175,11 +178,13 @@ class ReplayFrames:
         stats = ("size", "stats", "numRecords")
         tail = self.winners(stats)
         rows = tail.select("kind", "version", "ordinal", "single", *_sums("add", "remove"))
-        checkpoint_files, base = self.checkpoint
+        _, base = self.checkpoint
         if self.segment.checkpoint is not None:
             refuse_headless(base, self.segment)
             kept = self._untouched(stats, tail)
-            rows = rows.unionByName(kept.select("kind", *_sums("add", "remove")), True)
+            rows = rows.unionByName(
+                kept.select("kind", *_sums("add", "remove")), allowMissingColumns=True
+            )
         found = rows.agg(
             F.sum("isAdd").alias("files"),
             F.sum("size").alias("size"),
@@ -294,6 +299,10 @@ class SparkState:
         """Return what the job read, reduced and shuffled."""
         return dict(self.counted)
 
+    def with_protocol(self, protocol: Mapping[str, Any]) -> SparkState:
+        """Return the same state under another protocol."""
+        return replace(self, protocol=protocol)
+
 
 def live_files(
     spark: SparkSession,
@@ -393,4 +402,3 @@ def _default_parallelism(spark: SparkSession) -> int:
 def _arrow(frame: DataFrame, wanted: pa.Schema) -> pa.Table:
     table = frame.select(*wanted.names).toArrow()
     return table.cast(wanted)
-

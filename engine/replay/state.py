@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.actions import ActionBatch
 from engine.replay.rules import NEWEST, STATE_KEYS
 from engine.replay.stats import record_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.actions import ActionBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +27,53 @@ class Totals:
     num_tombstones: int
 
 
+class State(Protocol):
+    """The reconciled state of one version, wherever its files are.
+
+    `domains` and `txns` hold every winner, `removed=true` domains and old txns included.
+    """
+
+    @property
+    def files(self) -> pa.Table:
+        """The live files, brought to this process."""
+
+    @property
+    def tombstones(self) -> pa.Table:
+        """The tombstones, brought to this process."""
+
+    @property
+    def protocol(self) -> Mapping[str, Any] | None:
+        """The protocol action that won."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any] | None:
+        """The metaData action that won."""
+
+    @property
+    def txns(self) -> Mapping[str, Mapping[str, Any]]:
+        """The newest txn of each application."""
+
+    @property
+    def domains(self) -> Mapping[str, Mapping[str, Any]]:
+        """The newest action of each domain."""
+
+    @property
+    def skips(self) -> Mapping[str, Mapping[str, Any]]:
+        """The newest skip of each file."""
+
+    def totals(self) -> Totals:
+        """Return the sums of the live files, and the number of tombstones."""
+
+    def metrics(self) -> dict[str, Any]:
+        """Return what the engine counted on the way."""
+
+    def with_protocol(self, protocol: Mapping[str, Any]) -> State:
+        """Return the same state under another protocol."""
+
+
 @dataclass(frozen=True, slots=True)
-class State:
-    """The reconciled state of one version.
+class LocalState:
+    """The reconciled state of one version, in this process.
 
     `domains` and `txns` hold every winner, `removed=true` domains and old txns included.
     """
@@ -50,10 +97,13 @@ class State:
             num_tombstones=self.tombstones.num_rows,
         )
 
-
     def metrics(self) -> dict[str, Any]:
         """Return what the engine counted; this one counts nothing."""
         return {}
+
+    def with_protocol(self, protocol: Mapping[str, Any]) -> LocalState:
+        """Return the same state under another protocol."""
+        return replace(self, protocol=protocol)
 
 
 @dataclass(slots=True)
@@ -100,9 +150,9 @@ class Singles:
         """Return the winning action of each key, ordered by key."""
         return {key: value for key, (_, value) in sorted(self._won[kind].items())}
 
-    def state(self, files: pa.Table, tombstones: pa.Table) -> State:
+    def state(self, files: pa.Table, tombstones: pa.Table) -> LocalState:
         """Return the whole state, with the files that another reconciliation left."""
-        return State(
+        return LocalState(
             files=files,
             tombstones=tombstones,
             protocol=self.winner("protocol"),
@@ -111,4 +161,3 @@ class Singles:
             domains=self.winners("domainMetadata"),
             skips=self.winners("mergeskip"),
         )
-

@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
-from pyspark.accumulators import AccumulatorParam
+from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
-from engine.replay import Progress
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from pyspark.sql import SparkSession
+
+    from engine.replay import Progress
 
 _POLL_SECONDS: Final = 0.2
 
@@ -48,12 +51,14 @@ class Watched:
         self._stop = threading.Event()
         self._seconds = 0.0
         self._started = 0.0
-        self._accumulator = self._context and self._context.accumulator({}, _Counts())
+        self._accumulator: Accumulator[dict[str, int]] | None = (
+            None if self._context is None else self._context.accumulator({}, _Counts())
+        )
 
     @property
     def count(self) -> Callable[[dict[str, int]], None] | None:
         """What tasks call with their counts."""
-        return self._accumulator and self._accumulator.add
+        return None if self._accumulator is None else self._accumulator.add
 
     def __enter__(self) -> Watched:
         self._started = time.perf_counter()
@@ -91,7 +96,7 @@ class Watched:
         if self._context is None:
             return None
         try:
-            store = self._context._jsc.sc().statusStore()  # noqa: SLF001 - there is no other way
+            store = self._context._jsc.sc().statusStore()
             stages = {stage for job in self._jobs() for stage in job.stageIds}
             return sum(int(store.lastStageAttempt(stage).shuffleWriteBytes()) for stage in stages)
         except (Py4JError, AttributeError):

@@ -66,7 +66,7 @@ def _write(storage: Storage, path: str, data: bytes) -> None:
         ) from None
 
 
-def _parquet(table: Any) -> bytes:  # noqa: ANN401 - pyarrow has no types
+def _parquet(table: Any) -> bytes:
     buffer = BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()

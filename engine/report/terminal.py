@@ -173,5 +173,5 @@ def _batches(files: pa.Table) -> Iterator[pa.Table]:
     return (files.slice(at, BATCH_ROWS) for at in range(0, len(files), BATCH_ROWS))
 
 
-def _or(value: Any, shown: Any) -> str:  # noqa: ANN401 - a value of any kind, and its formatter
+def _or(value: Any, shown: Any) -> str:
     return "-" if value is None else str(shown(value))

@@ -56,7 +56,7 @@ def make_sample(
     spec: SampleSpec | None = None,
     *,
     progress: Callable[[int], None] | None = None,
-    **options: Any,  # noqa: ANN401 - the fields of SampleSpec, checked there
+    **options: Any,
 ) -> Sample:
     """Make a log in a directory or URL that has none: `make_sample(path, commits=100, seed=7)`.
 
