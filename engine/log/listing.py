@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from engine.errors import LogNotFoundError, UnsupportedLogFormatError
+from engine.errors import LogNotFoundError, StorageError, UnsupportedLogFormatError
 from engine.formats import FORMATS, LogFormat
 from engine.log.hint import Hint, parse_hint
 from engine.log.paths import HINT, TransactionFileRef, first_name, parse_path
@@ -79,6 +79,8 @@ def read_hint(directory: LogDirectory) -> tuple[Hint | None, Fallback | None]:
         data = directory.storage.read(directory.file(HINT))
     except (FileNotFoundError, NotADirectoryError):
         return None, None
+    except StorageError as error:
+        return None, Fallback("hint", HINT, f"{error.reason}; the whole log is listed")
     hint = parse_hint(data)
     if isinstance(hint, str):
         return None, Fallback("hint", HINT, f"{hint}; the whole log is listed")
@@ -89,16 +91,20 @@ def list_log(directory: LogDirectory, start_version: int = 0) -> Listing:
     """List the log files whose name is that of `start_version` or a later one."""
     storage, log_format = directory.storage, directory.log_format
     start = first_name(start_version) if start_version else ""
+    below = log_format.checkpoint_directory
     try:
-        files = storage.list_from(directory.path, start)
+        # Digits sort before every directory's name, so starting late hides none of them.
+        files, names = (
+            storage.list_both(directory.path, start)
+            if below
+            else (storage.list_from(directory.path, start), [])
+        )
     except (FileNotFoundError, NotADirectoryError):
         raise LogNotFoundError(directory.table_url) from None
     found = [(file.name, file.size, file.modification_time_ms) for file in files]
-    if log_format.checkpoint_directory or log_format.foreign_state_prefix:
-        # Digits sort before every directory's name, so starting late hides none of them.
-        names = storage.list_directories(directory.path, start)
+    if below:
         _refuse_foreign_state(directory, names)
-        if (below := log_format.checkpoint_directory) in names and below is not None:
+        if below in names:
             found += [
                 (f"{below}/{file.name}", file.size, file.modification_time_ms)
                 for file in storage.list_from(directory.file(below), start)

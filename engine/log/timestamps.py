@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from engine.errors import ConfigError
 from engine.log.paths import FileKind, TransactionFileRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+_START: Final = "delta.inCommitTimestampEnablementVersion"
 
 
 def commit_times(refs: Sequence[TransactionFileRef]) -> list[tuple[int, int]]:
@@ -45,4 +48,7 @@ def in_commit_start(configuration: Mapping[str, str]) -> int | None:
     """Return the first version with an in-commit timestamp, or None where they are off."""
     if configuration.get("delta.enableInCommitTimestamps", "false").lower() != "true":
         return None
-    return int(configuration.get("delta.inCommitTimestampEnablementVersion") or 0)
+    start = configuration.get(_START) or "0"
+    if not (start.isascii() and start.isdecimal()):
+        raise ConfigError(_START, start, "a version", "table property")
+    return int(start)
