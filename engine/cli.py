@@ -358,6 +358,10 @@ def _snapshot(
     if version is not None and timestamp is not None:
         raise typer.BadParameter("give --version or --timestamp, not both")
     name = engine.value if engine else None
+    if name == "spark" and log.spark is None:
+        from engine.replay.spark import start_session
+
+        log.spark = start_session()
     with replay_bar(shown=not quiet) as progress:
         snapshot = log.snapshot(version, timestamp=timestamp, engine=name, progress=progress)
     for fallback in () if quiet else snapshot.fallbacks:

@@ -19,6 +19,7 @@ from engine.log.timestamps import (
 from engine.replay.cache import Generation
 from engine.replay.commits import commit_actions, commit_infos, in_commit_timestamp
 from engine.replay.engines import Engines
+from engine.replay.heads import Head, read_head
 from engine.snapshot import Snapshot, Watch, load_snapshot
 from engine.storage import open_storage
 
@@ -28,8 +29,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from engine.log.listing import Listing, LogDirectory
+    from engine.log.segment import Fallback
+    from engine.replay import Progress
     from engine.replay.lines import LineAction
     from engine.replay.spark import ReplayFrames
+    from engine.replay.state import State
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -67,7 +72,7 @@ class TableLog:
         self.directory = directory
         self.config = config
         self._fresh: Listing | None = listing
-        self._spark = spark
+        self.spark = spark
         self._generation = Generation.first()
         self._counts: dict[str, int] = {}
 
@@ -90,10 +95,24 @@ class TableLog:
         if timestamp is not None:
             version = self.version_at(timestamp)
         listing = self.listing(version)
-        engines = Engines(engine or self.config[ENGINE], self._spark, self._generation, self._count)
+        engines = Engines(engine or self.config[ENGINE], self.spark, self._generation, self._count)
         return load_snapshot(
             self.directory, listing, version, engines.replay, self.config, progress
         )
+
+    def head(self, version: int | None = None) -> Head:
+        """Return the protocol and metaData of a version, or of the latest, without a full replay.
+
+        The newest commits are looked at first, and no more of them than it takes.
+        """
+
+        def run(
+            segment: LogSegment, directory: LogDirectory, config: Config, _: Progress | None = None
+        ) -> tuple[str, State, tuple[Fallback, ...]]:
+            return "head", read_head(segment, directory, config), ()
+
+        found = load_snapshot(self.directory, self.listing(version), version, run, self.config)
+        return Head(found.version, found.protocol, found.metadata)
 
     def cache_stats(self) -> dict[str, float]:
         """Return how often parsed files were found in the executors' caches by this log."""

@@ -117,7 +117,9 @@ def _read_parquet(
     known = pruned_kinds(directory.log_format, fields)
     names = [kind for kind in (*wanted, "sidecar") if kind in known]
     try:
-        source = directory.storage.open_input(directory.file(ref.path))
+        # A listing knows a file's size; what a manifest says of its sidecars is hearsay.
+        size = None if ref.kind is FileKind.SIDECAR else ref.size
+        source = directory.storage.open_input(directory.file(ref.path), size)
         with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
             found = {field.name: field.type for field in parquet.schema_arrow}
             columns = [

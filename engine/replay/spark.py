@@ -304,6 +304,18 @@ class SparkState:
         return replace(self, protocol=protocol)
 
 
+def start_session() -> SparkSession:
+    """Return the session of this program, starting a quiet one on this machine where none runs."""
+    return (
+        SparkSession.builder.appName("txlog")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+
+
 def live_files(
     spark: SparkSession,
     segment: LogSegment,

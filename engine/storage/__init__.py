@@ -77,6 +77,10 @@ class Storage(ABC):
             FileNotFoundError: as for `list_from`.
         """
 
+    def list_both(self, directory: str, name: str = "") -> tuple[list[FileInfo], list[str]]:
+        """Return what `list_from` and `list_directories` do, in one listing where that is one."""
+        return self.list_from(directory, name), self.list_directories(directory, name)
+
     @abstractmethod
     def size(self, path: str) -> int:
         """Return the size of a file in bytes, or raise FileNotFoundError."""

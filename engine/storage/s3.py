@@ -44,27 +44,29 @@ class S3Storage(RemoteStorage):
 
     def list_from(self, directory: str, name: str = "") -> list[FileInfo]:
         """Return the files of `directory` from `name` on; what sorts before is never listed."""
-        bucket, prefix = _bucket_and_key(directory + "/")
-        return [
-            FileInfo(
-                f"{bucket}/{found['Key']}",
-                found["Size"],
-                round(found["LastModified"].timestamp() * 1000),
-            )
-            for page in self._pages(directory, name)
-            for found in page.get("Contents", ())
-            if found["Key"][len(prefix) :] >= (name or "\0")
-        ]
+        return self.list_both(directory, name)[0]
 
     def list_directories(self, directory: str, name: str = "") -> list[str]:
         """Return the common prefixes of `directory` from `name` on."""
-        _, prefix = _bucket_and_key(directory + "/")
-        names = (
-            found["Prefix"][len(prefix) : -1]
-            for page in self._pages(directory, name)
-            for found in page.get("CommonPrefixes", ())
-        )
-        return [found for found in names if found and found >= name]
+        return self.list_both(directory, name)[1]
+
+    def list_both(self, directory: str, name: str = "") -> tuple[list[FileInfo], list[str]]:
+        """Return files and common prefixes: one page of S3's answer holds both."""
+        bucket, prefix = _bucket_and_key(directory + "/")
+        files: list[FileInfo] = []
+        directories: list[str] = []
+        for page in self._pages(directory, name):
+            files += (
+                FileInfo(
+                    f"{bucket}/{found['Key']}",
+                    found["Size"],
+                    round(found["LastModified"].timestamp() * 1000),
+                )
+                for found in page.get("Contents", ())
+                if found["Key"][len(prefix) :] >= (name or "\0")
+            )
+            directories += (f["Prefix"][len(prefix) : -1] for f in page.get("CommonPrefixes", ()))
+        return files, [found for found in directories if found and found >= name]
 
     def size(self, path: str) -> int:
         """Return the size of an object."""

@@ -1,0 +1,73 @@
+"""Only the protocol and the metaData of a version: newest first, and stop when both are found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.actions import files_schema, kinds, tombstones_schema
+from engine.config import MAX_DECOMPRESSED_BYTES
+from engine.replay.checkpoints import read_checkpoint, read_checkpoint_file
+from engine.replay.compression import decode
+from engine.replay.lines import read_line
+from engine.replay.state import Singles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.config import Config
+    from engine.log.listing import LogDirectory
+    from engine.log.paths import TransactionFileRef
+    from engine.log.segment import LogSegment
+    from engine.replay.state import LocalState
+
+HEAD_KINDS: Final = ("protocol", "metaData")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a reader must support, and what the table says of itself, at one version."""
+
+    version: int
+    protocol: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+
+
+def read_head(segment: LogSegment, directory: LogDirectory, config: Config) -> LocalState:
+    """Return a state that has its protocol and metaData, and no files."""
+    limit = config[MAX_DECOMPRESSED_BYTES]
+    singles = Singles()
+    for ref in reversed(segment.tail):
+        _take(ref, directory, limit, singles)
+        if all(singles.winner(kind) for kind in HEAD_KINDS):
+            break
+    else:
+        if segment.checkpoint:
+            for batch in read_checkpoint(
+                directory, segment.checkpoint, wanted=HEAD_KINDS, limit_bytes=limit
+            ):
+                singles.take(batch)
+    log_format = directory.log_format
+    return singles.state(
+        files_schema(log_format).empty_table(), tombstones_schema(log_format).empty_table()
+    )
+
+
+def _take(
+    ref: TransactionFileRef, directory: LogDirectory, limit_bytes: int, singles: Singles
+) -> None:
+    if not ref.is_json:
+        for batch in read_checkpoint_file(directory, ref, wanted=HEAD_KINDS):
+            singles.take(batch)
+        return
+    data = directory.storage.read(directory.file(ref.path))
+    if directory.log_format.compressed_commits:
+        data = decode(data, ref.path, limit_bytes)
+    known = {kind: kinds(directory.log_format)[kind] for kind in HEAD_KINDS}
+    if not any(f'"{kind}"'.encode() in data for kind in known):
+        return
+    for ordinal, line in enumerate(data.split(b"\n")):
+        if any(f'"{kind}"'.encode() in line for kind in known):
+            action = read_line(line, ref, ordinal, known)
+            if action is not None:
+                singles.enter(action.kind, (ref.version, ordinal), action.value)
