@@ -178,7 +178,8 @@ def _refuse_missing(kind: str, array: pa.StructArray, here: np.ndarray) -> None:
     name = REQUIRED.get(kind)
     if name is None or not here.any():
         return
-    if array.type.get_field_index(name) < 0:
+    at = array.type.get_field_index(name)
+    if at < 0 or pt.is_null(array.type[at].type):
         raise NotPlainError(f"{kind} without {name}")
     lengths = pc.binary_length(array.field(name)).fill_null(0)
     if (_numpy(lengths)[here] == 0).any():

@@ -11,7 +11,7 @@ import os
 import re
 from functools import lru_cache
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ _SHIFT: Final = np.uint64(32)
 
 # s3a and s3n are other clients' names for the same objects.
 _SAME_SCHEMES: Final = (("s3", "s3a", "s3n"),)
+_FILE_SCHEME: Final = r"^file:/+"
 
 
 def canonical_paths(paths: pa.Array, root: str) -> pa.Array:
@@ -37,35 +38,26 @@ def canonical_paths(paths: pa.Array, root: str) -> pa.Array:
     candidates = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, ":"))
     if not pc.any(candidates).as_py():
         return paths
-    paths = pc.replace_substring_regex(paths, r"^file:/+", "/")
-    for prefix in _spellings(root):
-        under = pc.starts_with(paths, prefix)
-        if pc.any(under).as_py():
-            cut = pc.utf8_slice_codeunits(paths, len(prefix))
-            paths = pc.if_else(under, cut, paths)
-    return paths
+    paths = pc.replace_substring_regex(paths, _FILE_SCHEME, "/")
+    return pc.replace_substring_regex(paths, _under(root), "")
 
 
 def canonical_path(path: str, root: str) -> str:
     """Return what `canonical_paths` makes of one path."""
-    path = re.sub(r"^file:/+", "/", path)
-    for prefix in _spellings(root):
-        if path.startswith(prefix):
-            return path[len(prefix) :]
-    return path
+    return re.sub(_under(root), "", re.sub(_FILE_SCHEME, "/", path))
 
 
 @lru_cache(maxsize=64)
-def _spellings(root: str) -> tuple[str, ...]:
-    base = re.sub(r"^file:/+", "/", root).rstrip("/")
-    if not base:
-        return ()
+def _under(root: str) -> str:
+    """Return the pattern of every spelling of the root, as RE2 and Python read it."""
+    base = re.sub(_FILE_SCHEME, "/", root).rstrip("/")
     scheme, rest = urlsplit(base).scheme, base
-    for group in _SAME_SCHEMES:
-        if scheme in group:
-            rest = base[len(scheme) :]
-            return tuple(f"{name}{rest}/" for name in group)
-    return (f"{base}/",)
+    names = next((group for group in _SAME_SCHEMES if scheme in group), (scheme,))
+    if scheme:
+        rest = base[len(scheme) :]
+    # Log paths are URIs: where the root needs escapes, they are written with them.
+    spellings = {f"{name}{text}/" for name in names for text in (rest, quote(rest, safe="/:"))}
+    return f"^(?:{'|'.join(map(re.escape, sorted(spellings)))})"
 
 
 def dv_ids(vectors: pa.StructArray) -> pa.Array:
