@@ -108,6 +108,7 @@ _PATTERNS: Final = {"delta": _DELTA_PATTERNS, "indextables": _INDEXTABLES_PATTER
 _LAST_VERSION: Final = 2**63 - 1
 
 # Plain ASCII digits: \d alone would take any script's, and a version has one spelling only.
+_COMMIT: Final = re.compile(r"[0-9]{20}\.json")
 _ASCII: Final = re.compile(r"[\x20-\x7e]+")
 
 
@@ -115,6 +116,11 @@ def parse_path(
     path: str, size: int, modification_time: int, log_format: LogFormat
 ) -> TransactionFileRef | None:
     """Return the ref for `path`, or None when the file is not part of the log."""
+    if path.startswith("00") and _COMMIT.fullmatch(path):
+        # What nearly every file of a log is, and nothing else has this shape.
+        version = int(path[:20])
+        kind = FileKind.COMMIT
+        return TransactionFileRef(version, path, size, modification_time, kind, version)
     if not _ASCII.fullmatch(path):
         return None
     for kind, pattern in _PATTERNS[log_format.name]:

@@ -42,19 +42,19 @@ class ColumnReader:
         self._shape = pa.schema([])
 
     def read(
-        self, body: bytes, versions: np.ndarray, ordinals: np.ndarray
+        self, body: bytes, ends: np.ndarray, versions: np.ndarray, ordinals: np.ndarray
     ) -> tuple[ActionBatch, np.ndarray]:
         """Return the actions of `body`, and which of its rows need the exact reader.
 
-        `versions` and `ordinals` tell where each line stands. Raises NotPlainError where the
-        bytes are not one plain action a line.
+        `ends` are the `line_ends` of `body`; `versions` and `ordinals` tell where each line
+        stands. Raises NotPlainError where the bytes are not one plain action a line.
         """
-        _refuse_unsafe(body)
+        _refuse_unsafe(body, ends)
         table = self._parse(body)
         if table.num_rows != len(versions):
             raise NotPlainError("lines and rows differ")
         raw = {
-            name: table.column(name).combine_chunks()
+            name: _one_array(table.column(name))
             for name, kind in zip(table.column_names, table.schema.types, strict=True)
             if not pt.is_null(kind)
         }
@@ -95,7 +95,16 @@ class ColumnReader:
         raise NotPlainError("its fields keep changing")
 
 
-def _refuse_unsafe(body: bytes) -> None:
+def line_ends(body: bytes) -> np.ndarray:
+    """Return where the newlines of `body` are."""
+    text = np.frombuffer(body, dtype=np.uint8)
+    # In pieces that stay in the processor's cache.
+    pieces = range(0, len(text), _PIECE_BYTES)
+    found = [np.flatnonzero(text[at : at + _PIECE_BYTES] == _NEWLINE) + at for at in pieces]
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+
+def _refuse_unsafe(body: bytes, ends: np.ndarray) -> None:
     """Raise NotPlainError for text that Arrow reads otherwise than line by line, or not at all.
 
     Arrow takes one object after the other and does not look at line ends. Where a line end stands
@@ -108,7 +117,6 @@ def _refuse_unsafe(body: bytes) -> None:
         except UnicodeDecodeError as error:
             raise NotPlainError(str(error)) from None
     text = np.frombuffer(body, dtype=np.uint8)
-    ends = _positions(text, _NEWLINE)
     last = ends - 1 - (text[ends - 1] == _RETURN)
     if text[0] != _OPEN or (text[ends[:-1] + 1] != _OPEN).any() or (text[last] != _CLOSE).any():
         raise NotPlainError("a line is not one object")
@@ -116,14 +124,6 @@ def _refuse_unsafe(body: bytes) -> None:
         brackets = np.flatnonzero((text == _OPEN) | (text == _BRACKET))
         if np.diff(np.searchsorted(brackets, ends), prepend=0).max() > _SAFE_NESTING:
             raise NotPlainError("deeply nested")
-
-
-def _positions(text: np.ndarray, byte: int) -> np.ndarray:
-    # In pieces that stay in the processor's cache.
-    pieces = range(0, len(text), _PIECE_BYTES)
-    return np.concatenate(
-        [np.flatnonzero(text[at : at + _PIECE_BYTES] == byte) + at for at in pieces]
-    )
 
 
 def _learn(shape: pa.StructType, found: pa.StructType, known: object) -> pa.StructType | None:
@@ -255,6 +255,10 @@ def _filter(batch: ActionBatch, keep: pa.Array) -> ActionBatch:
         batch.ordinal.filter(keep),
         {kind: column.filter(keep) for kind, column in batch.columns.items()},
     )
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _numpy(array: pa.Array) -> np.ndarray:

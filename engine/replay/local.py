@@ -47,6 +47,7 @@ def replay(
             files.take_checkpoint(file_rows(batch, directory.table_url))
             base.take(batch)
             singles.take(batch)
+        files.settle_checkpoint()
         refuse_headless(base, segment)
         if progress:
             progress(sum(ref.size for ref in segment.checkpoint.files))
@@ -68,14 +69,13 @@ def tail_runs(
     progress: Progress | None = None,
 ) -> Iterator[list[Prepared]]:
     """Yield the actions of the commits and compactions of a segment, newest files first."""
-    parser = Parser(directory.log_format, config[MAX_DECOMPRESSED_BYTES])
-    names = {directory.file(ref.path): ref for ref in segment.tail}
+    parser = Parser(directory.log_format, config[MAX_DECOMPRESSED_BYTES], wanted=ALL_KINDS)
 
     def parse(refs: list[TransactionFileRef]) -> list[Prepared]:
-        paths = [directory.file(ref.path) for ref in refs if ref.is_json]
+        json = [ref for ref in refs if ref.is_json]
         try:
-            contents = directory.storage.read_many(paths)
-            batches = parser.parse((names[path], data) for path, data in contents)
+            contents = directory.storage.read_many([directory.file(ref.path) for ref in json])
+            batches = parser.parse(zip(json, (data for _, data in contents), strict=True))
         except FileNotFoundError as error:
             raise StorageError(
                 directory.url, f"{error}: a log file went away while it was read; try again"

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from engine.actions import ActionBatch, pruned_kinds
-from engine.replay.columns import ColumnReader, NotPlainError
+from engine.replay.columns import ColumnReader, NotPlainError, line_ends
 from engine.replay.compression import DEFAULT_LIMIT_BYTES, decode
 from engine.replay.lines import LineAction, read_line, read_lines, to_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from engine.formats import LogFormat
     from engine.log.paths import TransactionFileRef
 
 # Files are read together in chunks of about this size: large enough to keep Arrow busy, small
 # enough that a few of them in flight stay out of the way of the result.
-CHUNK_BYTES: Final = 16 * 1024 * 1024
+CHUNK_BYTES: Final = 8 * 1024 * 1024
 
 _FILE_ACTIONS: Final = (b'{"add"', b'{"remove"')
 _HEAD_LINES: Final = 16
@@ -36,9 +36,11 @@ class Parser:
         log_format: LogFormat,
         limit_bytes: int = DEFAULT_LIMIT_BYTES,
         fields: tuple[str, ...] | None = None,
+        wanted: Collection[str] | None = None,
     ) -> None:
         self._format = log_format
-        self._known = pruned_kinds(log_format, fields)
+        known = pruned_kinds(log_format, fields)
+        self._known = {k: t for k, t in known.items() if wanted is None or k in wanted}
         self._limit_bytes = limit_bytes
         self._reader = ColumnReader(self._known)
 
@@ -50,42 +52,44 @@ class Parser:
         aside: list[LineAction] = []
         sections: list[_Section] = []
         pieces: list[bytes | memoryview] = []
+        length = 0
         for ref, data in files:
-            section = self._section(ref, data, aside, pieces)
-            if section is not None:
-                sections.append(section)
+            plain = data
+            if self._format.compressed_commits:
+                plain = decode(data, ref.path, self._limit_bytes)
+            head, start = _head(plain)
+            tail, end = _tail(plain, start)
+            if end > start:
+                pieces.append(memoryview(plain)[start:end])
+                length += end - start
+                if plain[end - 1] != _NEWLINE:
+                    pieces.append(b"\n")
+                    length += 1
+            if head or tail:
+                after = len(head) + plain.count(b"\n", start, end) if tail else 0
+                self._read_aside(ref, head, tail, after, aside)
+            if end > start:
+                sections.append(_Section(ref, len(head), length))
         body = b"".join(pieces)
         pieces.clear()
         batches = self._bodies(body, sections)
         return [to_batch(aside, self._known), *batches] if aside else batches
 
-    def _section(
+    def _read_aside(
         self,
         ref: TransactionFileRef,
-        data: bytes,
+        head: list[bytes],
+        tail: list[bytes],
+        after: int,
         aside: list[LineAction],
-        pieces: list[bytes | memoryview],
-    ) -> _Section | None:
-        """Read the lines around a file's run of file actions; return where that run is."""
-        if self._format.compressed_commits:
-            data = decode(data, ref.path, self._limit_bytes)
-        head, start = _head(data)
-        tail, end = _tail(data, start)
-        # numpy counts several times as fast as bytes.count, and lets other threads run.
-        text = np.frombuffer(data, dtype=np.uint8)[start:end]
-        lines = int(np.count_nonzero(text == _NEWLINE))
-        if end > start:
-            pieces.append(memoryview(data)[start:end])
-            if data[end - 1] != _NEWLINE:
-                pieces.append(b"\n")
-                lines += 1
-        after = len(head) + lines
-        for ordinal, line in [*enumerate(head), *enumerate(tail, after)]:
-            if line.strip():
-                action = read_line(line, ref, ordinal, self._known)
-                if action is not None:
-                    aside.append(action)
-        return _Section(ref, len(head), lines) if lines else None
+    ) -> None:
+        """Read the lines around a file's run of file actions; `after` is the first tail's place."""
+        for first, lines in ((0, head), (after, tail)):
+            for ordinal, line in enumerate(lines, first):
+                if line.strip():
+                    action = read_line(line, ref, ordinal, self._known)
+                    if action is not None:
+                        aside.append(action)
 
     def _bodies(self, body: bytes, sections: Sequence[_Section]) -> list[ActionBatch]:
         if not sections:
@@ -100,18 +104,20 @@ class Parser:
         batches = []
         start = 0
         for section in sections:
-            end = _after_lines(body, start, section.lines)
-            batches += self._bodies(body[start:end], [section])
-            start = end
+            alone = replace(section, end=section.end - start)
+            batches += self._bodies(body[start : section.end], [alone])
+            start = section.end
         return batches
 
     def _columns(self, body: bytes, sections: Sequence[_Section]) -> list[ActionBatch]:
-        counts = [section.lines for section in sections]
+        ends = line_ends(body)
+        lines_so_far = np.searchsorted(ends, [section.end for section in sections])
+        counts = np.diff(lines_so_far, prepend=0)
         versions = np.repeat(np.array([s.ref.version for s in sections], dtype=np.int64), counts)
-        starts = np.cumsum([0, *counts[:-1]])
-        offsets = np.array([s.first_ordinal for s in sections], dtype=np.int64) - starts
+        offsets = np.array([s.first_ordinal for s in sections], dtype=np.int64)
+        offsets -= lines_so_far - counts
         ordinals = np.arange(len(versions), dtype=np.int64) + np.repeat(offsets, counts)
-        batch, exact = self._reader.read(body, versions, ordinals)
+        batch, exact = self._reader.read(body, ends, versions, ordinals)
         if not exact.any():
             return [batch]
         lines = body.split(b"\n")
@@ -141,17 +147,11 @@ def chunks(
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """One file's run of file actions: how many lines, and where the first stands in the file."""
+    """One file's run of file actions: its first line's place, and where it ends in the text."""
 
     ref: TransactionFileRef
     first_ordinal: int
-    lines: int
-
-
-def _after_lines(data: bytes, start: int, lines: int) -> int:
-    for _ in range(lines):
-        start = data.index(b"\n", start) + 1
-    return start
+    end: int
 
 
 def _head(data: bytes) -> tuple[list[bytes], int]:
