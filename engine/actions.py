@@ -232,7 +232,7 @@ def conform(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return `array` as `wanted`: struct fields it does not have are null, others are dropped."""
     if array.type == wanted:
         return array
-    if not pa.types.is_struct(wanted):
+    if not (pa.types.is_struct(wanted) and pa.types.is_struct(array.type)):
         return array.cast(wanted)
     have = {field.name: index for index, field in enumerate(array.type)}
     children = [

@@ -97,7 +97,7 @@ def sidecars(batch: ActionBatch, version: int) -> list[TransactionFileRef]:
     return [
         TransactionFileRef(
             version=version,
-            path=f"{SIDECARS}/{unquote(sidecar['path']).rpartition('/')[2]}",
+            path=f"{SIDECARS}/{_sidecar_name(sidecar['path'])}",
             size=sidecar.get("sizeInBytes") or 0,
             modification_time=sidecar.get("modificationTime") or 0,
             kind=FileKind.SIDECAR,
@@ -105,6 +105,13 @@ def sidecars(batch: ActionBatch, version: int) -> list[TransactionFileRef]:
         )
         for sidecar in found
     ]
+
+
+def _sidecar_name(path: str) -> str:
+    name = unquote(path).rpartition("/")[2]
+    if name in {"", ".", ".."} or "\0" in name:
+        raise CorruptCheckpointError(SIDECARS, f"{path!r:.80} is not the name of a sidecar")
+    return name
 
 
 def _read_parquet(

@@ -71,6 +71,9 @@ def file_rows(batch: ActionBatch, root: str) -> list[FileRows]:
     return found
 
 
+_Keys = tuple[np.ndarray, np.ndarray]
+
+
 class FileReconciler:
     """Takes runs of file actions, the newest run first, then the checkpoint; keeps the winners."""
 
@@ -80,6 +83,7 @@ class FileReconciler:
         self._oldest: int | None = None
         self._tail: dict[str, list[pa.StructArray]] = {kind: [] for kind in FILE_KINDS}
         self._base: dict[str, list[pa.StructArray]] = {kind: [] for kind in FILE_KINDS}
+        self._base_keys: dict[str, list[_Keys]] = {kind: [] for kind in FILE_KINDS}
 
     def take(self, run: Sequence[FileRows]) -> None:
         """Enter one run: all of it newer than every later run, in any order within."""
@@ -93,14 +97,30 @@ class FileReconciler:
                 self._tail[part.kind].append(part.select(keep))
 
     def take_checkpoint(self, run: Sequence[FileRows]) -> None:
-        """Enter rows of the checkpoint, after every run; they lose against any of them.
-
-        They are not reconciled among themselves: a checkpoint holds a key once.
-        """
+        """Enter rows of the checkpoint, after every run; they lose against any of them."""
         for part in run:
             keep = ~self._seen.contains(part.first, part.second)
             if keep.any():
                 self._base[part.kind].append(part.select(keep))
+                self._base_keys[part.kind].append((part.first[keep], part.second[keep]))
+
+    def settle_checkpoint(self) -> None:
+        """Keep one action of each key of the checkpoint, all of whose rows are in.
+
+        A sound checkpoint holds a key once, and this is a look at it. Some writers leave a remove
+        beside an add, which counts; of two adds, the first does.
+        """
+        keys = [entry for kind in FILE_KINDS for entry in self._base_keys[kind]]
+        self._base_keys = {kind: [] for kind in FILE_KINDS}
+        first = np.concatenate([entry[0] for entry in keys] or [np.empty(0, dtype=np.uint64)])
+        ordered = np.sort(first)
+        if not (ordered[1:] == ordered[:-1]).any():
+            return
+        second = np.concatenate([entry[1] for entry in keys])
+        keep = newest(first, second, np.zeros(len(first)), np.arange(len(first))[::-1])
+        masks = iter(np.split(keep, np.cumsum([len(entry[0]) for entry in keys])[:-1]))
+        for kind in FILE_KINDS:
+            self._base[kind] = [rows.filter(pa.array(next(masks))) for rows in self._base[kind]]
 
     def files(self) -> pa.Table:
         """Return the live files, oldest first."""

@@ -62,7 +62,9 @@ def _value(array: pa.Array) -> pa.Array:  # noqa: PLR0911
         return text
     if pt.is_timestamp(kind):
         zone = "Z" if kind.tz else ""
-        plain = array.cast(pa.timestamp("ms"), safe=False)
+        # A cast rounds towards 1970, and so would move a minimum before it up.
+        plain = pc.floor_temporal(array.cast(pa.timestamp(kind.unit)), unit="millisecond")
+        plain = plain.cast(pa.timestamp("ms"))
         return _quoted(pc.strftime(plain, format=f"%Y-%m-%dT%H:%M:%S{zone}"))
     if pt.is_string(kind) or pt.is_large_string(kind):
         return _quoted(_escaped(array.cast(pa.string())))

@@ -20,7 +20,7 @@ from engine.replay.compression import decode
 from engine.replay.keys import canonical_path, dv_id
 from engine.replay.lines import read_lines
 from engine.replay.local import refuse_headless
-from engine.replay.rules import STATE_KEYS
+from engine.replay.rules import FILE_KINDS, STATE_KEYS
 from engine.replay.state import Singles, State
 
 if TYPE_CHECKING:
@@ -48,17 +48,14 @@ def replay(
         base = Singles()
         for kind, value in actions:
             place += 1
-            if kind == "add":
+            if kind in FILE_KINDS:
                 key = _key(value, directory.table_url)
-                dead.pop(key, None)
-                live[key] = value
-            elif kind == "remove":
-                key = _key(value, directory.table_url)
-                # A checkpoint may hold a remove beside an add of the same key: the add counts.
-                if ref.kind.is_checkpoint and key in live:
+                # A sound checkpoint holds a key once. In another an add counts, and the first.
+                if ref.kind.is_checkpoint and (key in live or (kind == "remove" and key in dead)):
                     continue
                 live.pop(key, None)
-                dead[key] = value
+                dead.pop(key, None)
+                (live if kind == "add" else dead)[key] = value
             elif kind in STATE_KEYS:
                 singles.enter(kind, (0, place), value)
                 base.enter(kind, (0, place), value)
