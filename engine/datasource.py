@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from engine.actions import conform, files_schema, kinds, nulls, schema, tombstones_schema
-from engine.config import SETTINGS, Config
+from engine.config import MAX_DECOMPRESSED_BYTES, SETTINGS, Config
 from engine.errors import ConfigError
 from engine.replay.checkpoints import read_checkpoint_file, sidecars
 from engine.replay.executor import (
@@ -104,7 +104,7 @@ class Asked:
     view: str
     version: int | None
     timestamp: datetime | None
-    starting_version: int
+    starting_version: int | None
     settings: Mapping[str, str]
     storage: Mapping[str, str]
 
@@ -118,7 +118,7 @@ class Asked:
         if view not in _VIEWS:
             raise ConfigError("view", view, ", ".join(_VIEWS))
         version, moment = rest.pop("versionasof", None), rest.pop("timestampasof", None)
-        starting = rest.pop("startingversion", "0")
+        starting = rest.pop("startingversion", None)
         path = rest.pop("path", None)
         if path is None:
             raise ConfigError("path", None, "the table's root, with load(path)")
@@ -127,7 +127,7 @@ class Asked:
             view=view,
             version=None if version is None else _version("versionAsOf", version),
             timestamp=None if moment is None else _moment(moment),
-            starting_version=_version("startingVersion", starting),
+            starting_version=None if starting is None else _version("startingVersion", starting),
             settings={known[key]: value for key, value in rest.items() if key in known},
             storage={key: value for key, value in rest.items() if key not in known},
         )
@@ -178,7 +178,7 @@ class _Reader(DataSourceReader):
         if asked.timestamp is not None:
             version = log.version_at(asked.timestamp)
         if asked.view in _STREAMED:
-            return _commit_partitions(log, asked.view, 0, version)
+            return _commit_partitions(log, asked.view, log.earliest_commit(), version)
         if asked.view == "skips":
             state = log.snapshot(version, engine="local").state
             wanted = _view_schema("skips", log.directory.log_format)
@@ -199,8 +199,9 @@ class _StreamReader(DataSourceStreamReader):
         self._asked = asked
 
     def initialOffset(self) -> dict[str, int]:
-        """Begin before the version that was asked for, or before the first."""
-        return {"version": self._asked.starting_version - 1}
+        """Begin before the version that was asked for, or before the first that is there."""
+        start = self._asked.starting_version
+        return {"version": (self._asked.open().earliest_commit() if start is None else start) - 1}
 
     def latestOffset(
         self, start: dict[str, int] | None = None, limit: object = None
@@ -237,7 +238,13 @@ class _Planner:
         refs: list[TransactionFileRef] = []
         for ref in segment.checkpoint.files if segment.checkpoint else ():
             refs.append(ref)
-            for batch in read_checkpoint_file(directory, ref, wanted=tuple(STATE_KEYS)):
+            for batch in read_checkpoint_file(
+                directory,
+                ref,
+                wanted=tuple(STATE_KEYS),
+                fields=(),
+                limit_bytes=config[MAX_DECOMPRESSED_BYTES],
+            ):
                 base.take(batch)
                 refs += sidecars(batch, ref.version)
         if segment.checkpoint:
@@ -287,7 +294,7 @@ def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
             return
         names = {directory.file(ref.path): ref for ref in refs}
         contents = directory.storage.read_many(list(names))
-        parser = Parser(directory.log_format)
+        parser = Parser(directory.log_format, partition.config[MAX_DECOMPRESSED_BYTES])
         for batch in parser.parse((names[path], data) for path, data in contents):
             yield batch.to_record_batch(schema(directory.log_format))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from engine.config import ENGINE, Config
+from engine.config import ENGINE, SETTINGS, Config
 from engine.errors import VersionNotFoundError
 from engine.log.listing import Listing, LogDirectory, find_log, list_latest, list_log
 from engine.log.paths import FileKind, TransactionFileRef
@@ -16,7 +17,7 @@ from engine.log.timestamps import (
     version_at,
     version_at_in_commit_time,
 )
-from engine.replay.cache import Generation
+from engine.replay.cache import invalidate
 from engine.replay.commits import commit_actions, commit_infos, in_commit_timestamp
 from engine.replay.engines import Engines
 from engine.replay.heads import Head, read_head
@@ -48,12 +49,16 @@ def open_log(
 ) -> TableLog:
     """Open the transaction log of the table at a path or URL.
 
-    Logs that outgrow this process are replayed on `spark`, or on the session that is active.
+    Logs that outgrow this process are replayed on `spark`, or on the session that is active. What
+    `spark` was configured with counts, unless `config` brings a session's settings of its own.
 
     Raises LogNotFoundError where there is no log, and UnsupportedLogFormatError where there is
     one of a layout that txlog does not replay.
     """
     config = config or Config()
+    if spark is not None and not config.session:
+        found = {key: spark.conf.get(key, None) for key in SETTINGS}
+        config = replace(config, session={k: v for k, v in found.items() if v is not None})
     storage, root = open_storage(table, storage_options, config)
     directory, listing = find_log(storage, root)
     return TableLog(directory, config, listing, spark)
@@ -73,7 +78,6 @@ class TableLog:
         self.config = config
         self._fresh: Listing | None = listing
         self.spark = spark
-        self._generation = Generation.first()
         self._counts: dict[str, int] = {}
 
     def snapshot(
@@ -95,7 +99,7 @@ class TableLog:
         if timestamp is not None:
             version = self.version_at(timestamp)
         listing = self.listing(version)
-        engines = Engines(engine or self.config[ENGINE], self.spark, self._generation, self._count)
+        engines = Engines(engine or self.config[ENGINE], self.spark, self._count)
         return load_snapshot(
             self.directory, listing, version, engines.replay, self.config, progress
         )
@@ -126,7 +130,7 @@ class TableLog:
         Takes effect on every executor: each task brings the number of the last invalidation with
         it, and drops what is older before it reads.
         """
-        self._generation = self._generation.next(everywhere=everywhere)
+        invalidate(self.directory.table_url, everywhere=everywhere)
 
     def version_at(self, moment: datetime) -> int:
         """Return the version that was the latest at `moment` (UTC where it has no zone)."""
@@ -208,6 +212,10 @@ class TableLog:
                 raise VersionNotFoundError(self.directory.url, asked, earliest, latest)
         return [found[version] for version in wanted]
 
+    def earliest_commit(self) -> int:
+        """Return the version of the first commit that is still there; 0 where there is none."""
+        return next((ref.version for ref in self._commits()), 0)
+
     def latest_version(self) -> int:
         """Return the latest version in the log, reading none of its files."""
         return latest_version(self._latest().refs)
@@ -244,7 +252,7 @@ class TableLog:
             commits=tuple(commits),
             last_commit=None,
         )
-        return ReplayFrames(spark, segment, self.directory, self.config, self._generation)
+        return ReplayFrames(spark, segment, self.directory, self.config)
 
     def _count(self, counts: Mapping[str, int]) -> None:
         for name, number in counts.items():

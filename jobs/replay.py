@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from engine import Config, ReplayError, open_log
+from engine.replay.spark import told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         log = open_log(args.table, config, spark=spark)
         snapshot = log.snapshot(args.version, engine=args.engine)
         if args.output:
-            snapshot.to_spark(spark).write.mode("error").parquet(args.output)
+            with told():
+                snapshot.to_spark(spark).write.mode("error").parquet(args.output)
         _print(snapshot.summary(), as_json=args.json)
     except ReplayError as error:
         if args.debug:

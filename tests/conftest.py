@@ -6,7 +6,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.s3.fixtures"]
+pytest_plugins = ["tests.s3.fixtures", "tests.spark.fixtures"]
 
 # A log on disk per example: slower than hypothesis likes, and no reason to stop.
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -22,36 +22,40 @@ CAPACITY_FILES: Final = 1000
 CAPACITY_BYTES: Final = 256 * 1024 * 1024
 TTL_SECONDS: Final = 300.0
 
-# Full path, size, modification time; where the part begins; the fields that were parsed.
-FileId = tuple[str, int, int, int, tuple[str, ...] | None]
+# Full path, size, modification time; which part of it; the fields that were parsed.
+FileId = tuple[str, int, int, tuple[int, ...], tuple[str, ...] | None]
 
-
+_EVERY_TABLE: Final = ""
 _DRIVER: Final = uuid.uuid4().hex
-_everything = 0
+_invalidations: Final[Counter[str]] = Counter()
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
     """Which invalidation a job knows of. Carried by every task, so that it reaches every worker.
 
-    `table` counts the invalidations of one table, `everything` those of all tables. Both only
-    grow in a driver; `driver` tells drivers apart.
+    `everything` counts the invalidations of all tables, `table` those of one. Both only grow in a
+    driver, whichever of its logs they came through; `driver` tells drivers apart.
     """
 
     driver: str = ""
-    table: int = 0
     everything: int = 0
+    table: int = 0
 
     @classmethod
-    def first(cls) -> Generation:
-        """Return the generation of a log that was just opened."""
-        return cls(_DRIVER, 0, _everything)
+    def of(cls, table: str) -> Generation:
+        """Return the generation that a job on `table` belongs to, if it is planned now."""
+        return cls(_DRIVER, _invalidations[_EVERY_TABLE], _invalidations[table])
 
-    def next(self, *, everywhere: bool) -> Generation:
-        """Return the generation after an invalidation of one table, or of all."""
-        global _everything  # noqa: PLW0603 - one count a driver, whatever log it came through
-        _everything += everywhere
-        return Generation(self.driver, self.table + 1, _everything)
+    def is_before(self, other: Generation) -> bool:
+        """Tell whether this driver invalidated anything between this generation and `other`."""
+        mine, others = (self.everything, self.table), (other.everything, other.table)
+        return self.driver == other.driver and mine < others
+
+
+def invalidate(table: str, *, everywhere: bool) -> None:
+    """Begin a new generation of one table, or of all."""
+    _invalidations[_EVERY_TABLE if everywhere else table] += 1
 
 
 @dataclass(slots=True)
@@ -78,19 +82,18 @@ class FileCache:
     def enter_generation(self, table: str, generation: Generation) -> None:
         """Drop what a newer generation made stale, before a task of it reads anything."""
         with self._lock:
-            known = self._known.get(table)
+            known = self._known.get(table, generation)
+            self._known[table] = generation
             if known == generation:
                 return
-            if known is None or known.driver != generation.driver:
-                stale = {table}
-            elif generation.everything != known.everything:
-                stale = set(self._known)
-            else:
-                stale = {table}
-            self._known[table] = generation
-            if known is not None:
-                for key in [k for k, entry in self._entries.items() if entry.table in stale]:
-                    self._drop(key)
+            if generation.is_before(known):
+                # A task that was planned before the invalidation; what is here is newer than that.
+                self._known[table] = known
+                return
+            is_wide = known.everything != generation.everything
+            stale = set(self._known) if is_wide else {table}
+            for key in [key for key, entry in self._entries.items() if entry.table in stale]:
+                self._drop(key)
 
     def get(self, key: FileId) -> list[ActionBatch] | None:
         """Return the actions of a file, or None when they are not here or too old."""

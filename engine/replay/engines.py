@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from engine.config import Config
     from engine.log.listing import LogDirectory
-    from engine.replay.cache import Generation
     from engine.replay.state import State
 
 _logger = logging.getLogger(__name__)
@@ -31,7 +30,6 @@ class Engines:
 
     asked: str = "auto"
     spark: SparkSession | None = None
-    generation: Generation | None = None
     count: Callable[[Mapping[str, int]], None] | None = None
 
     def replay(
@@ -75,7 +73,7 @@ class Engines:
             )
         from engine.replay.spark import SparkReplay
 
-        return SparkReplay(spark, self.generation, self.count)
+        return SparkReplay(spark, self.count)
 
 
 def _active_session() -> Any:

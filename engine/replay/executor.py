@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 
 from engine.actions import ActionBatch, conform, nulls, pruned_kinds, schema
 from engine.config import MAX_DECOMPRESSED_BYTES, Config
-from engine.errors import ReplayError, StorageError
+from engine.errors import ReplayError, StorageError, UnreadableLogFileError
 from engine.log.paths import FileKind, TransactionFileRef
 from engine.replay.cache import PROCESS_CACHE, FileId, Generation
 from engine.replay.checkpoints import ALL_KINDS, read_checkpoint_file
 from engine.replay.commits import commit_infos
+from engine.replay.compression import is_compressed
 from engine.replay.files import FileRows, file_rows, newest_of_run
 from engine.replay.keys import canonical_paths, dv_ids
 from engine.replay.keyset import KeySet
@@ -262,25 +263,28 @@ def _read(pieces: Sequence[Piece], parser: Parser, job: Job) -> list[ActionBatch
     """Read and parse files that are not in the cache, and put them there."""
     directory = job.directory
     whole = {directory.file(p.ref.path): p for p in pieces if not p.is_part and p.ref.is_json}
-    try:
-        contents = directory.storage.read_many(list(whole))
-        batches = parser.parse((whole[path].ref, data) for path, data in contents)
-        by_version = _by_version(batches)
-        for piece in whole.values():
-            _remember(piece, by_version.get(piece.ref.version, []), job)
-        for piece in pieces:
-            if piece.is_part:
-                parsed = _read_range(piece, parser, job)
-            elif not piece.ref.is_json:
-                parsed = list(read_checkpoint_file(directory, piece.ref, wanted=ALL_KINDS))
-            else:
-                continue
-            _remember(piece, parsed, job)
-            batches += parsed
-    except FileNotFoundError as error:
-        raise StorageError(
-            directory.url, f"{error}: a log file went away while it was read; try again"
-        ) from None
+    contents = directory.storage.read_many(list(whole))
+    batches = parser.parse((whole[path].ref, data) for path, data in contents)
+    by_version = _by_version(batches)
+    for piece in whole.values():
+        _remember(piece, by_version.get(piece.ref.version, []), job)
+    for piece in pieces:
+        if piece.is_part:
+            parsed = _read_range(piece, parser, job)
+        elif not piece.ref.is_json:
+            parsed = list(
+                read_checkpoint_file(
+                    directory,
+                    piece.ref,
+                    wanted=ALL_KINDS,
+                    fields=job.fields,
+                    row_groups=(piece.slice, piece.slices),
+                )
+            )
+        else:
+            continue
+        _remember(piece, parsed, job)
+        batches += parsed
     return batches
 
 
@@ -288,21 +292,31 @@ def _read_range(piece: Piece, parser: Parser, job: Job) -> list[ActionBatch]:
     """Parse the lines that begin inside a range of a file."""
     storage, path = job.directory.storage, job.directory.file(piece.ref.path)
     end = piece.offset + piece.length
+    if job.directory.log_format.compressed_commits and is_compressed(
+        storage.read_range(path, 0, 2)
+    ):
+        # There are no line ends to cut at: the task of the first range reads it all.
+        return [] if piece.offset else parser.parse([(piece.ref, storage.read(path))])
     # A line belongs to the range in which the byte after the newline before it lies.
     data = storage.read_range(path, max(piece.offset - 1, 0), piece.length + (piece.offset > 0))
     if piece.offset:
         first = data.find(b"\n") + 1
-        if first == 0:
-            return []
-        data = data[first:]
+        data = data[first:] if first else b""
+    if not data:
+        return []
     while end < piece.ref.size and not data.endswith(b"\n"):
         more = storage.read_range(path, end, min(1 << 20, piece.ref.size - end))
         cut = more.find(b"\n") + 1
         data += more[:cut] if cut else more
         end += len(more)
-        if cut:
+        if cut or not more:
             break
-    batches = parser.parse([(piece.ref, data)])
+    try:
+        batches = parser.parse([(piece.ref, data)])
+    except UnreadableLogFileError:
+        # Only the whole file can tell on which line.
+        parser.parse([(piece.ref, storage.read(path))])
+        raise
     # Any number that grows along the file orders its lines; a line is longer than one byte.
     shift = pa.scalar(piece.offset, pa.int64())
     return [replace(batch, ordinal=pc.add(batch.ordinal, shift)) for batch in batches]
@@ -335,7 +349,8 @@ def _remember(piece: Piece, batches: list[ActionBatch], job: Job) -> None:
 def _file_id(piece: Piece, job: Job) -> FileId:
     ref = piece.ref
     place = job.directory.file(ref.path), ref.size, ref.modification_time
-    return (*place, piece.offset, job.fields)
+    part = piece.offset, piece.length, piece.slice, piece.slices
+    return (*place, part, job.fields)
 
 
 def _chunked(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
@@ -436,7 +451,14 @@ def explained() -> Iterator[None]:
     """Turn a ReplayError into one that survives the way to the driver."""
     try:
         yield
+    except FileNotFoundError as error:
+        told = "a log file went away while it was read; try again"
+        raise _travelling(StorageError(error.filename or str(error), told)) from None
     except ReplayError as error:
-        fields = {k: v for k, v in vars(error).items() if isinstance(v, (str, int, type(None)))}
-        told = {"type": type(error).__name__, "message": str(error), "fields": fields}
-        raise ExecutorError(MARK + orjson.dumps(told).decode()) from None
+        raise _travelling(error) from None
+
+
+def _travelling(error: ReplayError) -> ExecutorError:
+    fields = {k: v for k, v in vars(error).items() if isinstance(v, (str, int, type(None)))}
+    told = {"type": type(error).__name__, "message": str(error), "fields": fields}
+    return ExecutorError(MARK + orjson.dumps(told).decode())

@@ -36,11 +36,12 @@ def parallelism(files: int, size_bytes: int, cores: int) -> int:
 def split(ref: TransactionFileRef, range_bytes: int) -> list[Piece]:
     """Cut a large file into pieces of about `range_bytes`; a small one is a piece of its own.
 
-    JSON is cut by bytes; the reader of a piece moves both ends to the next line end. Parquet is
-    cut by row groups. A compressed file is read whole by the task of its first piece.
+    Parquet is cut by row groups. A commit in JSON is cut by bytes; the reader of a piece moves
+    both ends to the next line end, and the task of the first piece reads a compressed one whole.
+    A checkpoint in JSON may be one object, or name its parts: it is not cut.
     """
     count = max(1, -(-ref.size // range_bytes))
-    if count == 1:
+    if count == 1 or (ref.is_json and ref.kind.is_checkpoint):
         return [Piece(ref)]
     if not ref.is_json:
         return [Piece(ref, slice=at, slices=count) for at in range(count)]

@@ -77,11 +77,9 @@ class SparkReplay:
     def __init__(
         self,
         spark: SparkSession,
-        generation: Generation | None = None,
         count: Callable[[Mapping[str, int]], None] | None = None,
     ) -> None:
         self._spark = spark
-        self._generation = generation or Generation.first()
         self._count = count
 
     def __call__(
@@ -93,10 +91,7 @@ class SparkReplay:
     ) -> SparkState:
         """Return the state of a segment: sums and single actions now, files when asked for."""
         with told(), Watched(self._spark, segment.size_bytes, progress) as watched:
-            frames = ReplayFrames(
-                self._spark, segment, directory, config, self._generation, watched.count
-            )
-            state = frames.state()
+            state = ReplayFrames(self._spark, segment, directory, config, watched.count).state()
         if self._count is not None:
             self._count(watched.counts())
         return replace(state, counted=watched.metrics())
@@ -110,7 +105,6 @@ class ReplayFrames:
     segment: LogSegment
     directory: LogDirectory
     config: Config
-    generation: Generation
     count: Callable[[dict[str, int]], None] | None = None
 
     @cached_property
@@ -124,6 +118,7 @@ class ReplayFrames:
                 self.directory,
                 ref,
                 wanted=tuple(STATE_KEYS),
+                fields=(),
                 limit_bytes=self.config[MAX_DECOMPRESSED_BYTES],
             ):
                 singles.take(batch)
@@ -258,7 +253,8 @@ class ReplayFrames:
         return parallelism(len(pieces), sum(piece.size_bytes for piece in pieces), cores)
 
     def _job(self, fields: tuple[str, ...] | None) -> Job:
-        return Job(self.directory, self.config, fields, self.generation, self.count)
+        generation = Generation.of(self.directory.table_url)
+        return Job(self.directory, self.config, fields, generation, self.count)
 
     def _schema(self, fields: tuple[str, ...] | None) -> pa.Schema:
         return self._job(fields).schema
@@ -331,7 +327,7 @@ def live_files(
             raise ValueError(f"unknown column {name!r}; use {', '.join(wanted.names)}")
     needed = None if columns is None else {*columns, *(("partitionValues",) if predicate else ())}
     fields = None if needed is None else tuple(sorted(needed))
-    frames = ReplayFrames(spark, segment, directory, config, Generation.first())
+    frames = ReplayFrames(spark, segment, directory, config)
     files = frames.files(fields)
     if predicate is not None:
         files = files.mapInArrow(partial(keep_partitions, predicate=predicate), files.schema)

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 0.2
 
+# What `setJobGroup` sets for this thread, and so what must be put back as it was.
+_GROUP: Final = (
+    "spark.jobGroup.id",
+    "spark.job.description",
+    "spark.job.interruptOnCancel",
+)
+
 
 class _Counts(AccumulatorParam[dict[str, int]]):
     """Sums dicts of numbers, name by name."""
@@ -51,6 +58,7 @@ class Watched:
         self._stop = threading.Event()
         self._seconds = 0.0
         self._started = 0.0
+        self._before: dict[str, str | None] = {}
         self._accumulator: Accumulator[dict[str, int]] | None = (
             None if self._context is None else self._context.accumulator({}, _Counts())
         )
@@ -63,6 +71,7 @@ class Watched:
     def __enter__(self) -> Watched:
         self._started = time.perf_counter()
         if self._context is not None:
+            self._before = {name: self._context.getLocalProperty(name) for name in _GROUP}
             self._context.setJobGroup(self._group, "txlog replay")
             if self._progress is not None:
                 threading.Thread(target=self._report, daemon=True).start()
@@ -77,8 +86,8 @@ class Watched:
         self._stop.set()
         self._seconds = time.perf_counter() - self._started
         if self._context is not None:
-            self._context.setLocalProperty("spark.jobGroup.id", None)
-            self._context.setLocalProperty("spark.job.description", None)
+            for name, value in self._before.items():
+                self._context.setLocalProperty(name, value)
 
     def counts(self) -> dict[str, int]:
         """Return what the tasks counted."""
