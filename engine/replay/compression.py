@@ -48,6 +48,8 @@ def decode(data: bytes, path: str, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> by
                 path, f"unknown compression codec 0x{data[1]:02x}; known codecs: {known}"
             )
         payload = data[2:]
+        if not payload:
+            raise UnreadableLogFileError(path, "compressed file too short: nothing is packed")
     elif data[:2] == GZIP_MAGIC:
         name, unpack, payload = "gzip", _gunzip, data
     else:
