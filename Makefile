@@ -11,7 +11,7 @@ CODE   := engine tests $(wildcard jobs bench)
 
 # The table `make replay` opens: your own with TABLE=..., else a sample made once.
 SAMPLE      := build/sample
-SAMPLE_ARGS ?= --commits 3000 --seed 7
+SAMPLE_ARGS ?= --commits 3000 --checkpoint-every 500 --compact-every 10 --deletion-vectors 0.05 --txns 2 --seed 7
 TABLE       ?= $(SAMPLE)
 ARGS        ?=
 
