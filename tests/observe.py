@@ -43,9 +43,7 @@ def rows(table: pa.Table) -> list[dict[str, Any]]:
 def _files(table: pa.Table, root: str) -> dict[tuple[str, str | None], dict[str, Any]]:
     found = {}
     for row in rows(table):
-        unique = row.pop("dvId")
-        key = file_key(row, root)
-        assert key[1] == unique
+        key = file_key({"path": row["path"]}, root)[0], row.pop("dvId")
         assert key not in found, f"{key} twice"
         found[key] = normal(row)
     return found
