@@ -139,7 +139,7 @@ class TableLog:
         moment_ms = (moment - _EPOCH) // timedelta(milliseconds=1)
         commits = {ref.version: ref for ref in self._commits()}
         times = commit_times(list(commits.values()))
-        start = in_commit_start(self.snapshot().configuration)
+        start = in_commit_start(self.head().metadata.get("configuration") or {})
         found = None
         if start is not None:
             own = [version for version, _ in times if version >= start]
@@ -165,13 +165,16 @@ class TableLog:
         self, spark: SparkSession | None = None, *, limit: int | None = None
     ) -> Iterator[dict[str, Any]] | DataFrame:
         """Return what each commit says of itself, the newest first; a DataFrame given `spark`."""
-        commits = self._commits()[::-1][:limit]
+        commits = self._commits()
+        newest = commits[::-1][:limit]
         if spark is not None:
-            return self._frames(spark, commits).history().orderBy("version", ascending=False)
-        return self._history(commits)
+            return self._frames(spark, newest).history().orderBy("version", ascending=False)
+        # Times are made to grow along the whole log, however little of it is shown.
+        return self._history(newest, dict(commit_times(commits)))
 
-    def _history(self, commits: Sequence[TransactionFileRef]) -> Iterator[dict[str, Any]]:
-        times = dict(commit_times(commits))
+    def _history(
+        self, commits: Sequence[TransactionFileRef], times: Mapping[int, int]
+    ) -> Iterator[dict[str, Any]]:
         for ref, info in commit_infos(self.directory, commits, self.config):
             own = info.get("inCommitTimestamp")
             moment = own if isinstance(own, int) else info.get("timestamp", times[ref.version])

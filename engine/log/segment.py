@@ -116,9 +116,7 @@ def segment_for(
     checkpoints, skipped = _usable_checkpoints(refs, unusable)
     if not commits and not checkpoints:
         raise EmptyLogError(directory)
-    # A checkpoint or compaction is written after its commit: even a damaged one proves that its
-    # version was there, and no older one is the latest.
-    known = {ref.version for ref in refs if ref.kind in _PROOFS or ref.kind.is_checkpoint}
+    known = _proven(refs)
     latest = max(known)
     target = latest if version is None else version
     if target > latest or target < 0:
@@ -159,9 +157,8 @@ def segment_for(
 
 
 def latest_version(refs: Sequence[TransactionFileRef]) -> int:
-    """Return the newest version that a commit or a complete checkpoint makes; -1 if none does."""
-    commits = [ref.version for ref in refs if ref.kind is FileKind.COMMIT]
-    return max([*commits, *(c.version for c in complete_checkpoints(refs))], default=-1)
+    """Return the newest version that a file proves was there, readable or not; -1 if none does."""
+    return max(_proven(refs), default=-1)
 
 
 def cheapest_cover(
@@ -209,6 +206,12 @@ def complete_checkpoints(refs: Iterable[TransactionFileRef]) -> list[Checkpoint]
             ordered = tuple(sorted(files, key=lambda ref: ref.part))
             found.append(Checkpoint(files[0].version, files[0].kind, ordered))
     return found
+
+
+def _proven(refs: Iterable[TransactionFileRef]) -> set[int]:
+    # A checkpoint or compaction is written after its commit: even a damaged one proves that its
+    # version was there, and no older one is the latest.
+    return {ref.version for ref in refs if ref.kind in _PROOFS or ref.kind.is_checkpoint}
 
 
 def _usable_checkpoints(

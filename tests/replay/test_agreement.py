@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engine import open_log
 from engine.log.listing import list_log
+from tests.model import normal
 from tests.observe import assert_same, observed
 from tests.random_logs import RandomLog, random_logs
 
@@ -30,6 +31,10 @@ def test_every_engine_agrees_with_the_model_at_every_version(root, log: RandomLo
         assert snapshot.version == (log.latest if version is None else version)
         assert_same(observed(snapshot), truth)
         assert snapshot.summary()["numFiles"] == len(truth.files)
+    head = open_log(str(root)).head(version)
+    assert (normal(head.protocol), normal(head.metadata)) == tuple(
+        truth.singles[kind] for kind in ("protocol", "metaData")
+    )
 
 
 @given(log=random_logs(), seed=st.integers(0, 99))
