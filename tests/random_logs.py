@@ -124,7 +124,7 @@ INDEXTABLES_ADD = {
 
 
 def action(kind: str, key: dict[str, Maker], fields: dict[str, Maker]) -> Maker:
-    """Make an action: as lines usually are, with the same few fields, or with any and unknown ones."""
+    """Make an action: with the same few fields, as lines usually are, or with any at all."""
 
     def make(rng: Random) -> Action:
         value = {name: field(rng) for name, field in key.items()}
