@@ -172,6 +172,16 @@ class ReplayFrames:
         """Run one job for the sums and the single actions."""
         stats = ("size", "stats", "numRecords")
         tail = self.winners(stats)
+        if self.segment.checkpoint is None:
+            return self._summed(stats, tail)
+        # Its keys are wanted too: parse it once.
+        tail.persist()
+        try:
+            return self._summed(stats, tail)
+        finally:
+            tail.unpersist()
+
+    def _summed(self, stats: tuple[str, ...], tail: DataFrame) -> SparkState:
         rows = tail.select("kind", "version", "ordinal", "single", *_sums("add", "remove"))
         _, base = self.checkpoint
         if self.segment.checkpoint is not None:
@@ -182,8 +192,8 @@ class ReplayFrames:
             )
         found = rows.agg(
             F.sum("isAdd").alias("files"),
-            F.sum("size").alias("size"),
-            F.sum("records").alias("records"),
+            _exact_sum("size"),
+            _exact_sum("records"),
             F.sum("known").alias("known"),
             F.sum("isRemove").alias("tombstones"),
             F.collect_list(
@@ -196,8 +206,8 @@ class ReplayFrames:
         count = found["files"] or 0
         totals = Totals(
             num_files=count,
-            size_bytes=found["size"] or 0,
-            num_records=(found["records"] or 0) if (found["known"] or 0) == count else None,
+            size_bytes=int(found["size"] or 0),
+            num_records=int(found["records"] or 0) if (found["known"] or 0) == count else None,
             num_tombstones=found["tombstones"] or 0,
         )
         return SparkState(
@@ -397,6 +407,11 @@ def _sums(add: str, remove: str) -> list[Column]:
         F.when(is_add, F.col("records")).alias("records"),
         F.when(is_add, F.col("records").isNotNull().cast("long")).alias("known"),
     ]
+
+
+def _exact_sum(name: str) -> Column:
+    """Return a sum that may need more than 64 bits: in them it would wrap, or raise under ANSI."""
+    return F.sum(F.col(name).cast("decimal(20,0)")).alias(name)
 
 
 def _default_parallelism(spark: SparkSession) -> int:

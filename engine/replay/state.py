@@ -92,8 +92,8 @@ class LocalState:
         known = records.null_count == 0
         return Totals(
             num_files=self.files.num_rows,
-            size_bytes=pc.sum(self.files["size"]).as_py() or 0,
-            num_records=(pc.sum(records).as_py() or 0) if known else None,
+            size_bytes=_exact_sum(self.files["size"]),
+            num_records=_exact_sum(records) if known else None,
             num_tombstones=self.tombstones.num_rows,
         )
 
@@ -161,3 +161,8 @@ class Singles:
             domains=self.winners("domainMetadata"),
             skips=self.winners("mergeskip"),
         )
+
+
+def _exact_sum(numbers: pa.ChunkedArray) -> int:
+    """Return a sum that may need more than 64 bits, which `pc.sum` would wrap."""
+    return int(pc.sum(numbers.cast(pa.decimal128(38))).as_py() or 0)

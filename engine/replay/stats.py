@@ -29,7 +29,8 @@ def record_counts(files: pa.Table) -> pa.ChunkedArray:
     if not pc.any(unsure).as_py():
         return found
     exact = pa.array([_num_records(text) for text in stats.filter(unsure).to_pylist()], pa.int64())
-    return pc.replace_with_mask(found.combine_chunks(), unsure.combine_chunks(), exact)
+    whole = pc.replace_with_mask(found.combine_chunks(), unsure.combine_chunks(), exact)
+    return pa.chunked_array([whole])
 
 
 def _num_records(text: str) -> int | None:
