@@ -24,6 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Replay one table; return 0 when it is done, 1 when it is refused."""
     args = _parse(argv)
     spark = SparkSession.builder.appName("txlog replay").getOrCreate()
+    if not args.debug:
+        # A failed task is a page of trace to Spark, and one line to whoever started the job.
+        spark.sparkContext.setLogLevel("FATAL")
     try:
         config = Config.from_toml(args.conf_file) if args.conf_file else Config()
         log = open_log(args.table, config, spark=spark)

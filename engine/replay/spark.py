@@ -389,7 +389,9 @@ def _revived(text: str) -> ReplayError:
 
 
 def _first_reason(text: str) -> str:
-    reasons = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception): .+)$", text, re.MULTILINE)
+    # What Python raised says more than what Spark made of it.
+    raised = text[max(text.find("Traceback"), 0) :]
+    reasons = re.findall(r"^(?:: )?(?:\w+\.)*(\w*(?:Error|Exception): .+)$", raised, re.MULTILINE)
     line = reasons[0] if reasons else next(iter(text.strip().splitlines()), "")
     return line[:300]
 
