@@ -57,9 +57,13 @@ class Catalog:
         except (AnalysisException, Py4JJavaError) as error:
             raise HiveTableNotFoundError(database) from error
 
+    def knows(self, database: str, name: str) -> bool:
+        """Say whether there is such a table."""
+        return bool(self._external.tableExists(database, name))
+
     def table(self, database: str, name: str) -> Table:
         """Return what the metastore says of a table."""
-        if not self._external.tableExists(database, name):
+        if not self.knows(database, name):
             raise HiveTableNotFoundError(f"{database}.{name}")
         found = self._external.getTable(database, name)
         storage, bucket = found.storage(), _option(found.bucketSpec())
@@ -102,7 +106,7 @@ class Catalog:
             )
             storage = partition.storage()
             kind = str(_option(storage.inputFormat()) or "")
-            formats.setdefault(kind, _FORMATS.get(kind, table.format if not kind else kind))
+            formats.setdefault(kind, _FORMATS.get(kind, kind or table.format))
             rows, sized = _statistics(partition.stats())
             units.append(
                 Unit(
@@ -111,7 +115,8 @@ class Catalog:
                     self._location(storage),
                     rows,
                     sized,
-                    plain=formats[kind] == table.format or table.properties.get("provider") != "hive",
+                    plain=formats[kind] == table.format
+                    or table.properties.get("provider") != "hive",
                 )
             )
         return sorted(units, key=lambda unit: unit.name)
@@ -134,7 +139,7 @@ class Catalog:
 
     def create_backup(self, table: Table, name: str, run: str, units: Sequence[Unit]) -> None:
         """Make a table beside `table` that reads the same files and can never delete them."""
-        self.drop_backup(table, name)
+        self.drop_backup(table, name, run)
         properties = _properties(
             {
                 "external.table.purge": "false",
@@ -150,7 +155,9 @@ class Catalog:
         partitions = [unit for unit in units if unit.spec]
         for start in range(0, len(partitions), _PARTITIONS_A_STATEMENT):
             batch = partitions[start : start + _PARTITIONS_A_STATEMENT]
-            clauses = " ".join(f"{_clause(unit)} LOCATION {literal(unit.location)}" for unit in batch)
+            clauses = " ".join(
+                f"{_clause(unit)} LOCATION {literal(unit.location)}" for unit in batch
+            )
             self._run(f"ALTER TABLE {backup} ADD {clauses}")
 
     def point_backup(self, table: Table, name: str, unit: Unit, location: str) -> None:
@@ -164,12 +171,12 @@ class Catalog:
             backup = quote(table.database, name)
             self._run(f"ALTER TABLE {backup} DROP IF EXISTS {_clause(unit)}")
 
-    def drop_backup(self, table: Table, name: str) -> None:
-        """Drop a backup table; its files stay. A table that is not our backup is left alone."""
+    def drop_backup(self, table: Table, name: str, run: str) -> None:
+        """Drop a run's backup table; its files stay. A table that is not that is left alone."""
         if not self._external.tableExists(table.database, name):
             return
         found = _mapping(self._external.getTable(table.database, name).properties())
-        if found.get(BACKUP_OF) == table.identity:
+        if found.get(BACKUP_RUN) == run:
             self._run(f"DROP TABLE IF EXISTS {quote(table.database, name)}")
 
     def set_location(self, table: Table, unit: Unit, location: str) -> None:

@@ -7,14 +7,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.errors import HiveFailedError, HiveFencedError, HiveMismatchError, ReplayError
 from engine.hive import finish as finishing
 from engine.hive import layout, rewrite
 from engine.hive.fingerprint import fingerprints
 from engine.hive.inspect import inspect
-from engine.hive.journal import Event, Journal
+from engine.hive.journal import Entry, Event, Journal
 from engine.hive.model import Swap
 from engine.hive.report import RunReport, UnitReport
 from engine.hive.schema import first_line
@@ -64,7 +64,7 @@ def plan(doors: Doors, table: Table, options: Options) -> Plan:
 def choose(
     found: Sequence[tuple[Unit, Assessment]], max_bytes: int
 ) -> tuple[list[tuple[Unit, Assessment]], list[tuple[Unit, Assessment, str]]]:
-    """Split units into those to take and those to leave, most files first while the budget lasts."""
+    """Split units into those to take and to leave, most files first while the budget lasts."""
     due = sorted((pair for pair in found if pair[1].due), key=lambda pair: -pair[1].files)
     left = [(unit, verdict, verdict.reason) for unit, verdict in found if not verdict.due]
     taken, spent = [], 0
@@ -172,10 +172,9 @@ def _compact_unit(
 ) -> UnitReport:
     unit, verdict = pair
     begun = time.monotonic()
-    state, access = _rewrite(doors, job, unit, verdict.target_files, columns, sort)
-    warning = access
+    state, warning = _rewrite(doors, job, unit, verdict.target_files, columns, sort)
     stands, gap_ms = False, 0
-    now = doors.files.list(state.places.live)
+    now = doors.files.listing(state.places.live)
     if absent(state.inputs, now) or started(state, now):
         finishing.step_back(doors, job, state)
     else:
@@ -193,9 +192,11 @@ def _rewrite(
 ) -> tuple[UnitState, str]:
     files, spark = doors.files, doors.catalog.spark
     places = layout.places(unit.location, job.journal.run, job.swap)
-    found = files.list(places.live)
+    found = files.listing(places.live)
     if found is None or not found.files:
-        raise HiveFailedError(job.table.full_name, f"{places.live} went away", "nothing was changed")
+        raise HiveFailedError(
+            job.table.full_name, f"{places.live} went away", "nothing was changed"
+        )
     hidden = [name for name, _ in found.hidden]
     body = plan_body(unit, places, found.files, hidden)
     entries = [job.journal.record(Event.PLANNED, unit.name, **body)]
@@ -208,12 +209,10 @@ def _rewrite(
         recipe.read(spark, paths), recipe.read(spark, [places.staged])
     )
     if original != rewritten:
-        raise HiveMismatchError(
-            job.table.full_name, unit.label, original.label, rewritten.label
-        )
+        raise HiveMismatchError(job.table.full_name, unit.label, original.label, rewritten.label)
     if found.marked:
         files.write(f"{places.staged}/_SUCCESS", "")
-    staged = files.list(places.staged)
+    staged = files.listing(places.staged)
     outputs = staged.files if staged else ()
     names = [entry.name for entry in outputs]
     warning = files.copy_access(places.live, places.staged, names, found.files[0].name)
@@ -240,9 +239,7 @@ def _swap(doors: Doors, job: Job, state: UnitState) -> tuple[bool, int]:
     return finishing.step_forward(doors, job, state)
 
 
-def _state(job: Job, entries: list[Any], unit: Unit) -> UnitState:
-    from engine.hive.journal import Entry
-
+def _state(job: Job, entries: list[Entry], unit: Unit) -> UnitState:
     start = Entry(-1, Event.RUN, "", {"swap": job.swap.value})
     run = fold(job.journal.run, [start, *entries])
     assert run is not None

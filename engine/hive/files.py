@@ -1,20 +1,20 @@
 """The one door to the file system: Hadoop's, as the Spark session is configured for it.
 
+A local disk is spoken to directly, see `local`.
+
 Nothing here decides anything. Every method is one act; `rename` never nests and never replaces,
 and `write_new` never overwrites.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
 from engine.errors import AlreadyExistsError, StorageError
+from engine.hive import local
 from engine.hive.layout import last
 from engine.hive.model import FileEntry, Listing
 
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Schemes whose directory rename is one atomic step of the name space.
-_ATOMIC_RENAME: Final = frozenset({"file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "abfs", "abfss"})
+_ATOMIC_RENAME: Final = frozenset(
+    {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "abfs", "abfss"}
+)
+# Hadoop takes these as bare booleans.
+_RECURSIVE: Final = True
+_REPLACE: Final = True
+_ONLY_NEW: Final = False
 _STATUS: Final = re.compile(
     r"path=(?P<path>[^\n]*?); isDirectory=(?P<folder>true|false);"
     r"(?: length=(?P<size>\d+); replication=\d+; blocksize=\d+;)? modification_time=(?P<time>\d+);"
@@ -35,11 +41,11 @@ class Files:
     """Files and directories by their full path, `scheme:/…`."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = spark.sparkContext._jvm
-        self._gateway: Any = spark.sparkContext._gateway
+        context: Any = spark.sparkContext
+        self._jvm, self._gateway = context._jvm, context._gateway
         self._conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
         self._contexts: dict[str, Any] = {}
-        kind = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
+        kind: Any = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
         self._no_replace: Any = self._gateway.new_array(kind, 1)
         self._no_replace[0] = kind.NONE
 
@@ -53,14 +59,19 @@ class Files:
 
     def exists(self, path: str) -> bool:
         """Say whether there is anything at `path`."""
+        if _is_local(path):
+            return local.path_of(path).exists()
         return bool(self._fs(path).exists(self._path(path)))
 
-    def list(self, path: str) -> Listing | None:
+    def listing(self, path: str) -> Listing | None:
         """Return what a directory holds, or None when it does not exist."""
-        files, folders, hidden, marked = [], [], [], False
         found = self._statuses(path)
         if found is None:
             return None
+        files: list[FileEntry] = []
+        folders: list[str] = []
+        hidden: list[tuple[str, int]] = []
+        marked = False
         for name, is_folder, size, modified in found:
             if name.startswith(("_", ".")):
                 marked = marked or name == "_SUCCESS"
@@ -78,7 +89,9 @@ class Files:
 
     def mkdirs(self, path: str) -> None:
         """Make a directory and those above it."""
-        if not self._fs(path).mkdirs(self._path(path)):
+        if _is_local(path):
+            local.path_of(path).mkdir(parents=True, exist_ok=True)
+        elif not self._fs(path).mkdirs(self._path(path)):
             raise StorageError(path, "the directory could not be made")
 
     def rename(self, source: str, target: str) -> None:
@@ -87,6 +100,9 @@ class Files:
         Raises:
             AlreadyExistsError: there is something at `target`; nothing was moved.
         """
+        if _is_local(source):
+            local.rename(local.path_of(source), local.path_of(target))
+            return
         try:
             self._context(source).rename(self._path(source), self._path(target), self._no_replace)
         except Py4JJavaError as error:
@@ -96,13 +112,16 @@ class Files:
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with all it holds; nothing there is no error."""
-        self._fs(path).delete(self._path(path), True)
+        if _is_local(path):
+            local.delete(local.path_of(path))
+        else:
+            self._fs(path).delete(self._path(path), _RECURSIVE)
 
     def delete_empty(self, path: str) -> bool:
         """Delete a directory that holds nothing; say whether it is gone."""
         if self.names(path):
             return False
-        self._fs(path).delete(self._path(path), True)
+        self.delete(path)
         return True
 
     def write_new(self, path: str, text: str) -> None:
@@ -111,10 +130,10 @@ class Files:
         Raises:
             AlreadyExistsError: it exists.
         """
-        if path.startswith("file:"):
-            _link_new(Path(path.removeprefix("file:").replace("///", "/", 1)), text)
+        if _is_local(path):
+            local.write_new(local.path_of(path), text)
             return
-        builder = self._fs(path).createFile(self._path(path)).overwrite(False).recursive()
+        builder = self._fs(path).createFile(self._path(path)).overwrite(_ONLY_NEW).recursive()
         # Object stores check and create in one request only when asked to.
         builder = builder.opt("fs.option.create.conditional.overwrite", "true")
         try:
@@ -126,10 +145,15 @@ class Files:
 
     def write(self, path: str, text: str) -> None:
         """Write a file, over an older one if there is one."""
-        self._pour(self._fs(path).create(self._path(path), True), text)
+        if _is_local(path):
+            local.path_of(path).write_text(text)
+            return
+        self._pour(self._fs(path).create(self._path(path), _REPLACE), text)
 
     def read(self, path: str) -> str:
         """Return a small text file."""
+        if _is_local(path):
+            return local.path_of(path).read_text()
         stream = self._fs(path).open(self._path(path))
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -141,6 +165,9 @@ class Files:
 
         Returns a warning when the owner could not be kept, else nothing.
         """
+        if _is_local(target):
+            place, model = local.path_of(source), local.path_of(target)
+            return local.copy_access(place, model, names, like)
         fs = self._fs(target)
         warning = self._grant(fs, self._path(source), self._path(target))
         model = self._path(f"{source}/{like}")
@@ -162,6 +189,8 @@ class Files:
         return warning
 
     def _statuses(self, path: str) -> list[tuple[str, bool, int, int]] | None:
+        if _is_local(path):
+            return local.statuses(local.path_of(path))
         # One call brings the whole directory as text: a call for each field of each file would
         # cost a millisecond a file.
         try:
@@ -217,18 +246,5 @@ class Files:
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
 
-def _link_new(target: Path, text: str) -> None:
-    # Hadoop's local file system looks, then creates; a hard link does both at once, with the
-    # whole text in it.
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    with draft.open("w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    try:
-        target.hardlink_to(draft)
-    except FileExistsError as error:
-        raise AlreadyExistsError(str(target)) from error
-    finally:
-        draft.unlink()
+def _is_local(path: str) -> bool:
+    return path.startswith("file:")

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from engine.errors import HiveRefusedError
 from engine.hive import journal as journals
 from engine.hive import layout
 from engine.hive.journal import Event, open_journal
 from engine.hive.lock import acquire, beating
 from engine.hive.model import Stats, Swap
 from engine.hive.purge import purge
-from engine.hive.state import Course, Phase, Run, UnitState, Way, fold, rows_of, ways
+from engine.hive.state import Course, Phase, Run, UnitState, Way, entries_of, fold, rows_of, ways
 from engine.hive.steps import Step
 from engine.hive.swap import ChangedError, Doors, Job, move_back, move_forward
 
@@ -37,7 +38,9 @@ class Held:
 
 
 @contextmanager
-def holding(doors: Doors, table: Table, command: str, *, break_lock: bool = False) -> Iterator[Held]:
+def holding(
+    doors: Doors, table: Table, command: str, *, break_lock: bool = False
+) -> Iterator[Held]:
     """Take the table's lock and bring interrupted runs to their end before the body works.
 
     Raises:
@@ -78,8 +81,6 @@ def open_runs(doors: Doors, home: str) -> list[Run]:
 
 def files_made(doors: Doors, home: str) -> dict[str, tuple[FileEntry, ...]]:
     """Return, for each unit, the files that the newest run standing there wrote."""
-    from engine.hive.state import entries_of
-
     made: dict[str, tuple[str, tuple[FileEntry, ...]]] = {}
     for record in journals.past_runs(doors.files, home):
         for name, unit in record["units"].items():
@@ -169,11 +170,22 @@ def _recover(doors: Doors, table: Table, home: str, lock: Lock) -> Iterator[dict
             continue
         if run.course is Course.COMMITTED:
             continue
+        _refuse_foreign(doors, table, run)
         if run.course is not Course.CLOSED:
             journal.record(Event.RECOVER, epoch=lock.epoch)
         ended = finish(doors, Job(table, run.swap, run.backup, journal, lock))
         outcome = ended.closing.get("outcome", ended.course.value)
         yield {"run": name, "was": run.course.value, "now": outcome}
+
+
+def _refuse_foreign(doors: Doors, table: Table, run: Run) -> None:
+    # Two tables may share a directory, and with it the journal; each finishes only its own runs.
+    database, _, name = str(run.about["table"]).partition(".")
+    if run.about["table"] != table.full_name and doors.catalog.knows(database, name):
+        raise HiveRefusedError(
+            table.full_name,
+            f"{database}.{name} shares its directory and has an unfinished run there",
+        )
 
 
 def _read(doors: Doors, job: Job) -> Run:
@@ -183,7 +195,7 @@ def _read(doors: Doors, job: Job) -> Run:
 
 
 def _close(doors: Doors, job: Job, run: Run, outcome: str) -> Run:
-    doors.catalog.drop_backup(job.table, job.backup)
+    doors.catalog.drop_backup(job.table, job.backup, job.journal.run)
     doors.hook(Step.BACKUP_DROPPED, "")
     job.journal.record(Event.CLOSED, outcome=outcome, at_ms=doors.clock())
     doors.hook(Step.CLOSED, "")

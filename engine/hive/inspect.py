@@ -8,21 +8,26 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from engine.errors import HiveRefusedError, PredicateError
 from engine.hive import layout, rewrite
-from engine.hive.catalog import BACKUP_OF
+from engine.hive.catalog import BACKUP_OF, quote
 from engine.hive.schema import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
     from engine.hive.catalog import Catalog
     from engine.hive.files import Files
     from engine.hive.model import FileEntry, Listing, Options, Table, Unit
 
 _LISTERS: Final = 8
+_KIB: Final = 1024
 _STAGING_LIFE_MS: Final = 24 * 3600 * 1000
 _LOG_FORMATS: Final = ("iceberg", "delta", "hudi", "paimon")
 
@@ -61,7 +66,8 @@ def assess(
     may have been off, and rewriting it again would not end.
     """
     if listing is None:
-        return Assessment(unit.label, unit.location, 0, 0, 0, 0, 0, False, "its directory is missing")
+        gone = "its directory is missing"
+        return Assessment(unit.label, unit.location, 0, 0, 0, 0, 0, due=False, reason=gone)
     sizes = [entry.size for entry in listing.files]
     total, count = sum(sizes), len(sizes)
     average = total // count if count else 0
@@ -75,12 +81,10 @@ def assess(
         small = min(average, median)
         which = "average" if average <= median else "median"
         reason = f"{which} {human(small)} is under {human(options.threshold_bytes)}"
-    return Assessment(
-        unit.label, unit.location, count, total, average, median, target, due, reason
-    )
+    return Assessment(unit.label, unit.location, count, total, average, median, target, due, reason)
 
 
-def refusal(table: Table, options: Options) -> str:
+def refusal(table: Table, options: Options) -> str:  # noqa: PLR0911
     """Return why a table must be left alone; empty when it may be compacted."""
     if table.kind == "view":
         return "it is a view"
@@ -106,7 +110,7 @@ def refusal(table: Table, options: Options) -> str:
 def listings(files: Files, units: Sequence[Unit]) -> list[Listing | None]:
     """List the directories of many units, several at once."""
     with ThreadPoolExecutor(_LISTERS) as pool:
-        return list(pool.map(lambda unit: files.list(unit.location), units))
+        return list(pool.map(lambda unit: files.listing(unit.location), units))
 
 
 def inspect(
@@ -142,13 +146,13 @@ def human(size: int) -> str:
     """Return a number of bytes for people."""
     amount = float(size)
     for suffix in ("B", "KB", "MB", "GB"):
-        if amount < 1024:
+        if amount < _KIB:
             return f"{amount:.0f} {suffix}" if suffix == "B" else f"{amount:.1f} {suffix}"
-        amount /= 1024
+        amount /= _KIB
     return f"{amount:.1f} TB"
 
 
-def _why_not(
+def _why_not(  # noqa: PLR0911
     unit: Unit, listing: Listing, options: Options, now_ms: int, made: tuple[FileEntry, ...]
 ) -> str:
     if not unit.plain:
@@ -156,9 +160,8 @@ def _why_not(
     if listing.folders:
         return f"it holds the directory {listing.folders[0]}"
     for name, modified in listing.hidden:
-        if name not in (".compact",) and "__compact_" not in name and "__old_" not in name:
-            if now_ms - modified < _STAGING_LIFE_MS:
-                return f"a writer is at work in {name}"
+        if now_ms - modified < _STAGING_LIFE_MS:
+            return f"a writer is at work in {name}"
     if not listing.files:
         return "it is empty"
     if made and listing.files == made:
@@ -190,7 +193,10 @@ def _filter(catalog: Catalog, table: Table, units: list[Unit], where: str) -> li
     if not table.partition_columns:
         raise PredicateError(where, f"{table.full_name} has no partitions")
     spark = catalog.spark
-    kinds = {item.name: item.dataType for item in spark.table(_name(table)).schema.fields}
+    kinds = {
+        item.name: item.dataType
+        for item in spark.table(quote(table.database, table.name)).schema.fields
+    }
     text = StructType([StructField(key, StringType()) for key in ("#", *table.partition_columns)])
     rows = [(str(number), *(value for _, value in unit.spec)) for number, unit in enumerate(units)]
     try:
@@ -203,13 +209,5 @@ def _filter(catalog: Catalog, table: Table, units: list[Unit], where: str) -> li
     return [unit for number, unit in enumerate(units) if number in kept]
 
 
-def _cast(key: str, kinds: dict[str, Any]) -> Any:
-    from pyspark.sql import functions as F
-
-    return F.col(f"`{key}`").cast(kinds[key]).alias(key)
-
-
-def _name(table: Table) -> str:
-    from engine.hive.catalog import quote
-
-    return quote(table.database, table.name)
+def _cast(key: str, kinds: dict[str, DataType]) -> Column:
+    return F.col(quote(key)).cast(kinds[key]).alias(key)

@@ -100,7 +100,7 @@ def open_journal(files: Files, directory: str) -> tuple[Journal, tuple[Entry, ..
 
 def run_folders(files: Files, home: str) -> tuple[str, ...]:
     """Return the ids of the runs that have a journal folder, oldest first."""
-    listing = files.list(home)
+    listing = files.listing(home)
     folders = listing.folders if listing else ()
     return tuple(name for name in folders if name not in (HISTORY, LOCK))
 

@@ -92,7 +92,13 @@ def acquire(
             raise HiveLockedError(table, owner.label, holder["command"], age_ms // 1000)
     me = this_process()
     text = json.dumps(
-        {"host": me.host, "pid": me.pid, "started": me.started, "command": command, "beat_ms": clock()}
+        {
+            "host": me.host,
+            "pid": me.pid,
+            "started": me.started,
+            "command": command,
+            "beat_ms": clock(),
+        }
     )
     try:
         files.write_new(f"{directory}/{newest + 1:08d}.json", text)
@@ -156,7 +162,13 @@ def _holder(files: Files, directory: str, epoch: int, names: tuple[str, ...]) ->
         holder: dict[str, Any] = json.loads(files.read(f"{directory}/{epoch:08d}.json"))
     except ValueError:
         # Not written to its end: its owner died before it held anything.
-        holder = {"host": socket.gethostname(), "pid": 0, "started": "", "command": "", "beat_ms": 0}
+        holder = {
+            "host": socket.gethostname(),
+            "pid": 0,
+            "started": "",
+            "command": "",
+            "beat_ms": 0,
+        }
     if f"{epoch:08d}.beat" in names:
         text = files.read(f"{directory}/{epoch:08d}.beat")
         holder["beat_ms"] = int(text) if text.isdigit() else holder["beat_ms"]

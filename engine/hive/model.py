@@ -39,7 +39,7 @@ class Listing:
     """What one directory holds.
 
     `files` are the data files, by name. `folders` are visible sub-directories, `hidden` the
-    directories a reader ignores, with their modification times; `marked` says that `_SUCCESS` is there.
+    directories a reader ignores, with their times; `marked` says that `_SUCCESS` is there.
     """
 
     files: tuple[FileEntry, ...] = ()
@@ -76,7 +76,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What the metastore says of one table. `identity` differs for a table dropped and made anew."""
+    """What the metastore says of a table. `identity` differs for one dropped and made anew."""
 
     database: str
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.errors import HiveSupersededError
@@ -44,7 +45,7 @@ def purge(doors: Doors, job: Job, run: Run) -> None:
     Raises:
         HiveSupersededError: some table or partition still reads a directory that would go.
     """
-    doors.catalog.drop_backup(job.table, job.backup)
+    doors.catalog.drop_backup(job.table, job.backup, job.journal.run)
     doors.hook(Step.BACKUP_DROPPED, "")
     read = doors.catalog.table_locations(job.table.database, but_not=job.backup)
     read += [unit.location for unit in doors.catalog.units(job.table)]
@@ -59,7 +60,7 @@ def refuse_read(table: Table, run: Run, state: UnitState, read: Sequence[str]) -
     """Raise when a location of the metastore is, or lies in, what would be deleted."""
     doomed = state.places.kept_shell if run.swap is Swap.RENAME else state.places.live
     if run.swap is Swap.LOCATION:
-        # The files of a flat table lie in its root; a partition elsewhere under it is no reader of them.
+        # Only the directory's own files go; a location below it keeps its own.
         clash = [place for place in read if place == doomed]
     else:
         clash = [place for place in read if layout.holds(doomed, place)]
@@ -80,23 +81,27 @@ def _witness(
     chain = [state] + [r.units[state.unit.name] for r in later if state.unit.name in r.units]
     newest = chain[-1]
     owner = later[-1] if newest is not state else run
-    if absent(newest.outputs or (), doors.files.list(live_place(owner, newest))):
+    if absent(newest.outputs or (), doors.files.listing(live_place(owner, newest))):
         raise HiveSupersededError(
             table.full_name, state.unit.label, "it was overwritten since; add --force to clean up"
         )
-    for older, newer in zip(chain, chain[1:], strict=False):
+    for older, newer in pairwise(chain):
         if set(older.outputs or ()) - set(newer.inputs):
             raise HiveSupersededError(
-                table.full_name, state.unit.label, "it was overwritten since; add --force to clean up"
+                table.full_name,
+                state.unit.label,
+                "it was overwritten since; add --force to clean up",
             )
     return newest
 
 
 def _delete(doors: Doors, job: Job, run: Run, state: UnitState) -> None:
     files, places = doors.files, state.places
-    found = files.list(places.kept)
+    found = files.listing(places.kept)
     if found is not None:
-        carry(doors, late(state.inputs, found), places.kept, live_place(run, state), job.journal.run)
+        carry(
+            doors, late(state.inputs, found), places.kept, live_place(run, state), job.journal.run
+        )
     if run.swap is Swap.RENAME:
         files.delete(places.kept_shell)
         return

@@ -1,4 +1,4 @@
-"""How are right-sized files made? Read exactly the listed files, write them as the table wants them.
+"""How are right-sized files made? Read exactly the listed ones, write as the table wants them.
 
 Text is rewritten line by line, so that whatever its SerDe makes of a line stays as it is. The
 other formats are read with the union of the table's schema and their own.
@@ -32,10 +32,14 @@ _CODEC_KEYS: Final = {
 _CODEC_NAMES: Final = {
     "null": "uncompressed",
     "none": "uncompressed",
-    "zstandard": "zstandard",
-    "lz4_raw": "lz4_raw",
 }
-_TEXT_SUFFIXES: Final = {"gz": "gzip", "bz2": "bzip2", "deflate": "deflate", "lz4": "lz4", "snappy": "snappy"}
+_TEXT_SUFFIXES: Final = {
+    "gz": "gzip",
+    "bz2": "bzip2",
+    "deflate": "deflate",
+    "lz4": "lz4",
+    "snappy": "snappy",
+}
 _ORC_NAMES: Final = {"uncompressed": "none"}
 
 
@@ -77,7 +81,9 @@ class Recipe:
             rows = rows.coalesce(files)
         if self.sort_columns:
             rows = rows.sortWithinPartitions(*self.sort_columns)
-        codec = _ORC_NAMES.get(self.codec, self.codec) if self.format in ("orc", "text") else self.codec
+        codec = (
+            _ORC_NAMES.get(self.codec, self.codec) if self.format in ("orc", "text") else self.codec
+        )
         writer = (
             rows.write.format(self.format)
             .mode("overwrite")
@@ -125,7 +131,9 @@ def can_read(spark: SparkSession, table: Table) -> str:
 def refuse_sort(table: Table, columns: StructType, wanted: Sequence[str]) -> None:
     """Raise when the files cannot be sorted by the columns that were asked for."""
     if wanted and table.format == "text":
-        raise HiveRefusedError(table.full_name, "text is rewritten line by line and cannot be sorted")
+        raise HiveRefusedError(
+            table.full_name, "text is rewritten line by line and cannot be sorted"
+        )
     known = {item.name.lower() for item in columns.fields}
     for name in wanted:
         if name.lower() not in known:
@@ -153,7 +161,9 @@ def _found(spark: SparkSession, kind: str, path: str) -> str:
         return _normal(schemas.avro_codec(spark, path))
     where = jvm.org.apache.hadoop.fs.Path(path)
     if kind == "orc":
-        reader = jvm.org.apache.orc.OrcFile.createReader(where, jvm.org.apache.orc.OrcFile.readerOptions(conf))
+        reader = jvm.org.apache.orc.OrcFile.createReader(
+            where, jvm.org.apache.orc.OrcFile.readerOptions(conf)
+        )
         try:
             return _normal(reader.getCompressionKind().name())
         finally:

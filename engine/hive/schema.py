@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 from engine.errors import HiveSchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import DataFrameReader, SparkSession
     from pyspark.sql.types import DataType
@@ -36,14 +36,18 @@ def union(table: DataType, files: DataType) -> DataType:
             other = held.get(item.name.lower())
             kind = union(item.dataType, other.dataType) if other else item.dataType
             metadata = {key: v for key, v in (item.metadata or {}).items() if key != _RAW_TEXT}
-            fields.append(StructField(other.name if other else item.name, kind, True, metadata))
+            fields.append(
+                StructField(
+                    other.name if other else item.name, kind, nullable=True, metadata=metadata
+                )
+            )
         fields += [item for item in files.fields if item.name.lower() not in known]
         return StructType(fields)
     if isinstance(table, ArrayType) and isinstance(files, ArrayType):
-        return ArrayType(union(table.elementType, files.elementType), True)
+        return ArrayType(union(table.elementType, files.elementType), containsNull=True)
     if isinstance(table, MapType) and isinstance(files, MapType):
         value = union(table.valueType, files.valueType)
-        return MapType(union(table.keyType, files.keyType), value, True)
+        return MapType(union(table.keyType, files.keyType), value, valueContainsNull=True)
     return table
 
 
@@ -70,11 +74,15 @@ def avro_schema(spark: SparkSession, paths: Sequence[str]) -> str:
         HiveSchemaError: no file has all columns.
     """
     texts = {_avro_header(spark, path)[0] for path in paths}
-    fields = {text: {field["name"] for field in json.loads(text).get("fields", [])} for text in texts}
+    fields = {
+        text: {field["name"] for field in json.loads(text).get("fields", [])} for text in texts
+    }
     every = set().union(*fields.values())
     whole = sorted(text for text, names in fields.items() if names == every)
     if not whole:
-        raise HiveSchemaError(paths[0], f"no file has all of the columns {', '.join(sorted(every))}")
+        raise HiveSchemaError(
+            paths[0], f"no file has all of the columns {', '.join(sorted(every))}"
+        )
     if len(texts) == 1:
         return whole[0]
     schema = json.loads(whole[0])
@@ -87,7 +95,7 @@ def avro_codec(spark: SparkSession, path: str) -> str:
     return _avro_header(spark, path)[1]
 
 
-def _optional(item: dict[str, Any], files: Any) -> dict[str, Any]:
+def _optional(item: dict[str, Any], files: Collection[set[str]]) -> dict[str, Any]:
     # Avro fills a column that a file lacks only when the column has a default.
     if "default" in item or all(item["name"] in names for names in files):
         return item
@@ -116,7 +124,9 @@ def _merge(reader: DataFrameReader, paths: list[str], table: StructType) -> Stru
         return reader.option("mergeSchema", "true").load(paths).schema
     except (AnalysisException, PySparkException) as error:
         if len(paths) == 1:
-            raise HiveSchemaError(paths[0], f"its schema cannot be read ({first_line(error)})") from error
+            raise HiveSchemaError(
+                paths[0], f"its schema cannot be read ({first_line(error)})"
+            ) from error
     middle = len(paths) // 2
     halves = [_merge(reader, paths[:middle], table), _merge(reader, paths[middle:], table)]
     known = {item.name.lower(): item for item in table.fields}
@@ -125,8 +135,9 @@ def _merge(reader: DataFrameReader, paths: list[str], table: StructType) -> Stru
         there = joined.setdefault(item.name.lower(), item)
         if there.dataType != item.dataType and item.name.lower() not in known:
             raise HiveSchemaError(
-                paths[0], f"column {item.name}, unknown to the table, is both "
-                f"{there.dataType.simpleString()} and {item.dataType.simpleString()} in its files"
+                paths[0],
+                f"column {item.name}, unknown to the table, is both "
+                f"{there.dataType.simpleString()} and {item.dataType.simpleString()} in its files",
             )
     return StructType(list(joined.values()))
 

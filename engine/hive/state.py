@@ -144,7 +144,9 @@ def _planned(entry: Entry) -> UnitState:
     )
 
 
-def plan_body(unit: Unit, places: Places, files: Iterable[FileEntry], hidden: Iterable[str]) -> dict[str, Any]:
+def plan_body(
+    unit: Unit, places: Places, files: Iterable[FileEntry], hidden: Iterable[str]
+) -> dict[str, Any]:
     """Return what the journal says of a planned unit."""
     return {
         "spec": [list(pair) for pair in unit.spec],

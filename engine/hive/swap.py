@@ -93,7 +93,7 @@ def move_back(doors: Doors, job: Job, state: UnitState, *, drop_new: bool = Fals
         if act is Act.DONE:
             _tidy(doors, state)
             return
-        if act is Act.REPOINT_BACK and absent(state.inputs, doors.files.list(state.places.live)):
+        if act is Act.REPOINT_BACK and absent(state.inputs, doors.files.listing(state.places.live)):
             raise HiveSupersededError(
                 job.table.full_name, state.unit.label, "its original files were removed or replaced"
             )
@@ -109,7 +109,9 @@ def look(doors: Doors, job: Job, state: UnitState) -> Facts:
     pointer = Pointer.LIVE
     if job.swap is Swap.LOCATION:
         at = doors.catalog.location(job.table, state.unit)
-        pointer = {places.live: Pointer.LIVE, places.staged: Pointer.STAGED}.get(at, Pointer.ELSEWHERE)
+        pointer = {places.live: Pointer.LIVE, places.staged: Pointer.STAGED}.get(
+            at, Pointer.ELSEWHERE
+        )
     return Facts(
         live=files.exists(places.live),
         staged=files.exists(places.staged),
@@ -145,7 +147,7 @@ def carry(doors: Doors, files: tuple[FileEntry, ...], source: str, target: str, 
 
 def _settle(doors: Doors, job: Job, state: UnitState) -> None:
     places = state.places
-    found = doors.files.list(places.kept)
+    found = doors.files.listing(places.kept)
     gone, begun = absent(state.inputs, found), started(state, found)
     if gone or begun:
         raise ChangedError(f"{len(gone)} file(s) changed" if gone else f"a writer began {begun[0]}")
@@ -162,7 +164,7 @@ def _settle(doors: Doors, job: Job, state: UnitState) -> None:
 def _discard(doors: Doors, state: UnitState, *, drop_new: bool) -> None:
     places = state.places
     if state.outputs is not None and not drop_new:
-        added = late(state.outputs, doors.files.list(places.staged))
+        added = late(state.outputs, doors.files.listing(places.staged))
         carry(doors, added, places.staged, places.live, "kept")
     doors.files.delete(places.staged_shell)
     doors.hook(Step.DISCARDED, state.unit.name)

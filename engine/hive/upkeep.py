@@ -127,9 +127,8 @@ def _chosen_run(doors: Doors, table: Table, home: str, run: str) -> Run | None:
         if run in ("", found.run):
             return found
     past = journals.past_runs(doors.files, home)
-    if any(
-        record["outcome"] == "rolled back" and run in ("", record["run"]) for record in past[-1:] if not run
-    ) or any(record["run"] == run and record["outcome"] == "rolled back" for record in past):
+    asked = [record for record in past if record["run"] == run] if run else past[-1:]
+    if any(record["outcome"] == "rolled back" for record in asked):
         return None
     raise HiveNoRunError(table.full_name, run)
 
@@ -148,9 +147,9 @@ def _refuse_rollback(
     table, label = job.table.full_name, state.unit.label
     if job.swap is Swap.LOCATION and look(doors, job, state).pointer is not Pointer.STAGED:
         raise HiveSupersededError(table, label, "its LOCATION was set to another place since")
-    if absent(state.inputs, doors.files.list(state.places.kept)):
+    if absent(state.inputs, doors.files.listing(state.places.kept)):
         raise HiveSupersededError(table, label, "its original files are no longer complete")
-    found = doors.files.list(live_place(run, state))
+    found = doors.files.listing(live_place(run, state))
     if force:
         return
     if absent(state.outputs or (), found):
