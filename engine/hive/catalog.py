@@ -187,9 +187,12 @@ class Catalog:
     def measure(self, table: Table, unit: Unit | None, *, rows: bool) -> None:
         """Compute the statistics of a unit, or of the whole table, anew."""
         clause = _clause(unit) if unit else ""
-        scan = "" if rows else "NOSCAN"
         live = quote(table.database, table.name)
-        self._run(f"ANALYZE TABLE {live} {clause} COMPUTE STATISTICS {scan}")
+        # Spark drops a row count that it finds unchanged beside a changed size; counting after
+        # the size is known keeps it.
+        self._run(f"ANALYZE TABLE {live} {clause} COMPUTE STATISTICS NOSCAN")
+        if rows:
+            self._run(f"ANALYZE TABLE {live} {clause} COMPUTE STATISTICS")
 
     def refresh(self, table: Table) -> None:
         """Drop what the caller's session and ours remember of the table's files."""
