@@ -6,18 +6,19 @@ import secrets
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.errors import HiveFailedError, HiveFencedError, HiveMismatchError, ReplayError
 from engine.hive import finish as finishing
 from engine.hive import layout, rewrite
-from engine.hive.fingerprint import fingerprints
+from engine.hive.fingerprint import Fingerprint, fingerprints
 from engine.hive.inspect import inspect
 from engine.hive.journal import Entry, Event, Journal
 from engine.hive.model import Swap
+from engine.hive.reason import first_line
 from engine.hive.report import RunReport, UnitReport
-from engine.hive.schema import first_line
 from engine.hive.state import UnitState, fold, plan_body, rows_of
 from engine.hive.steps import Step
 from engine.hive.swap import Doors, Job, absent, started
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from engine.hive.model import Options, Table, Unit
 
     Progress = Callable[[UnitReport], None]
+
+
+_RESERVE: Final = "reserve"
+_RESERVE_BYTES: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,7 @@ def compact(
             started_ms=doors.clock(),
             stats=options.stats.value,
         )
+        doors.files.write(f"{journal.directory}/{_RESERVE}", " " * _RESERVE_BYTES)
         doors.hook(Step.RUN_PLANNED, "")
         try:
             units = [unit for unit, _ in planned.taken]
@@ -202,14 +208,19 @@ def _rewrite(
     entries = [job.journal.record(Event.PLANNED, unit.name, **body)]
     doors.hook(Step.UNIT_PLANNED, unit.name)
     paths = [f"{places.live}/{entry.name}" for entry in found.files]
-    recipe = rewrite.recipe(spark, job.table, columns, paths, sort)
-    recipe.write(recipe.read(spark, paths), places.staged, target_files)
-    doors.hook(Step.WRITTEN, unit.name)
-    original, rewritten = fingerprints(
-        recipe.read(spark, paths), recipe.read(spark, [places.staged])
-    )
-    if original != rewritten:
-        raise HiveMismatchError(job.table.full_name, unit.label, original.label, rewritten.label)
+    try:
+        recipe = rewrite.recipe(spark, job.table, columns, paths, sort)
+        recipe.write(recipe.read(spark, paths), places.staged, target_files)
+        doors.hook(Step.WRITTEN, unit.name)
+        original, rewritten = fingerprints(
+            recipe.read(spark, paths), recipe.read(spark, [places.staged])
+        )
+        _refuse_difference(job, unit, original, rewritten)
+    except BaseException:
+        # Before the journal is asked for anything more: the disk may be full of these.
+        with suppress(Exception):
+            files.delete(places.staged_shell)
+        raise
     if found.marked:
         files.write(f"{places.staged}/_SUCCESS", "")
     staged = files.listing(places.staged)
@@ -230,6 +241,11 @@ def _rewrite(
     return _state(job, entries, unit), warning
 
 
+def _refuse_difference(job: Job, unit: Unit, original: Fingerprint, rewritten: Fingerprint) -> None:
+    if original != rewritten:
+        raise HiveMismatchError(job.table.full_name, unit.label, original.label, rewritten.label)
+
+
 def _swap(doors: Doors, job: Job, state: UnitState) -> tuple[bool, int]:
     job.lock.check()
     if job.swap is Swap.RENAME:
@@ -248,6 +264,8 @@ def _state(job: Job, entries: list[Entry], unit: Unit) -> UnitState:
 
 def _abort(doors: Doors, job: Job) -> str:
     try:
+        # On a full disk, the way back is written where the reserve was.
+        doors.files.delete(f"{job.journal.directory}/{_RESERVE}")
         job.journal.record(Event.ABORT)
         finishing.finish(doors, job)
     except Exception as error:

@@ -6,7 +6,7 @@ next command finds the intent and calls `finish` again.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,9 @@ def holding(
         with beating(lock, doors.clock):
             yield Held(home, lock, tuple(_recover(doors, table, home, lock)))
     finally:
-        lock.release()
+        # A lock that cannot be freed is that of a dead process soon; the body's error matters more.
+        with suppress(Exception):
+            lock.release()
         doors.hook(Step.RELEASED, "")
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from engine.errors import HiveRefusedError, PredicateError
 from engine.hive import layout, rewrite
 from engine.hive.catalog import BACKUP_OF, quote
-from engine.hive.schema import first_line
+from engine.hive.reason import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _LISTERS: Final = 8
 _KIB: Final = 1024
+# Spark lists such a path as a pattern, and then reads its files several times over.
+_GLOB: Final = frozenset("[]{}*?\\")
 _STAGING_LIFE_MS: Final = 24 * 3600 * 1000
 _LOG_FORMATS: Final = ("iceberg", "delta", "hudi", "paimon")
 
@@ -155,6 +157,8 @@ def human(size: int) -> str:
 def _why_not(  # noqa: PLR0911
     unit: Unit, listing: Listing, options: Options, now_ms: int, made: tuple[FileEntry, ...]
 ) -> str:
+    if _GLOB & set(unit.location):
+        return "its path holds a character that Spark would read as a pattern"
     if not unit.plain:
         return "its files have another format than the table's"
     if listing.folders:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.errors import AnalysisException, PySparkException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from engine.errors import HiveSchemaError
+from engine.hive.reason import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -122,7 +124,7 @@ def _merge(reader: DataFrameReader, paths: list[str], table: StructType) -> Stru
     # halves are merged alone: a conflict on a column of the table is settled by the table.
     try:
         return reader.option("mergeSchema", "true").load(paths).schema
-    except (AnalysisException, PySparkException) as error:
+    except (PySparkException, Py4JJavaError) as error:
         if len(paths) == 1:
             raise HiveSchemaError(
                 paths[0], f"its schema cannot be read ({first_line(error)})"
@@ -148,9 +150,3 @@ def _refuse_twins(schema: StructType, path: str) -> None:
         if item.name.lower() in seen:
             raise HiveSchemaError(path, f"its files spell column {item.name} in two ways")
         seen.add(item.name.lower())
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

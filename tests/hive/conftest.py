@@ -60,9 +60,9 @@ def victim(spark):
         text=True,
     )
 
-    def order(command, table, swap="rename", *, die_after=0, die_at="", quick=False):
+    def order(command, table, swap="rename", *, die_after=0, die_at="", write_at="", quick=False):
         told = {"command": command, "table": table, "swap": swap}
-        told |= {"die_after": die_after, "die_at": die_at, "quick": quick}
+        told |= {"die_after": die_after, "die_at": die_at, "write_at": write_at, "quick": quick}
         process.stdin.write(json.dumps(told) + "\n")
         process.stdin.flush()
         return json.loads(process.stdout.readline())

@@ -59,3 +59,11 @@ def install(spark) -> tuple:
 
 def restore(saved: tuple) -> None:
     rewrite.recipe, compact.fingerprints = saved
+
+
+def append(location: str) -> None:
+    """A writer adds one file of two rows."""
+    folder = Path(location.removeprefix("file:"))
+    folder.mkdir(exist_ok=True)
+    rows = pa.table({"id": pa.array([70, 71], pa.int32()), "v": ["late", "later"]})
+    pq.write_table(rows, folder / "zz-late.parquet")

@@ -6,8 +6,8 @@ import pytest
 
 from engine.hive.compact import compact
 from engine.hive.model import Options, Swap
-from engine.hive.steps import GAP
-from engine.hive.upkeep import cleanup, recover, rollback
+from engine.hive.steps import GAP, Step
+from engine.hive.upkeep import cleanup, history, recover, rollback
 from tests.hive import quick
 from tests.hive.tables import SHAPES
 
@@ -35,7 +35,13 @@ def cases(victim, lake, doors, *, shape, swap, command, compacted=False):
     for number, step in enumerate(steps, start=1):
         name = f"t{number:02d}"
         prepare(name)
-        answer = victim(command, f"lake.{name}", swap, die_after=number, quick=shape != "flat")
+        answer = victim(
+            command,
+            f"lake.{name}",
+            swap,
+            die_after=number,
+            quick=(shape, swap) != ("flat", "rename"),
+        )
         assert answer["signal"] == 9, (step, answer)
         assert answer["steps"][-1] == step
         yield f"{command} {shape} {swap}, killed after {number} {step}", name, step
@@ -53,9 +59,10 @@ def test_compact_killed_after_any_step_keeps_every_row(victim, lake, doors, shap
             assert whole(lake, name, shape), f"{case}: before recovery"
         recover(doors, doors.catalog.table("lake", name))
         assert whole(lake, name, shape), f"{case}: after recovery"
-        cleanup(doors, doors.catalog.table("lake", name))
-        assert whole(lake, name, shape), f"{case}: after cleanup"
-        assert not lake.debris(name), case
+        if lake.debris(name):
+            cleanup(doors, doors.catalog.table("lake", name))
+            assert whole(lake, name, shape), f"{case}: after cleanup"
+            assert not lake.debris(name), case
         lake.sql(f"DROP TABLE lake.{name}")
 
 
@@ -87,3 +94,53 @@ def test_cleanup_killed_after_any_step_keeps_every_row(victim, lake, doors, shap
         assert whole(lake, name, shape), f"{case}: after cleanup"
         assert not lake.debris(name), case
         lake.sql(f"DROP TABLE lake.{name}")
+
+
+@pytest.mark.parametrize("swap", SWAPS)
+def test_recovery_killed_after_any_step_is_finished_by_the_next(victim, lake, doors, swap):
+    for died_at in ("WRITTEN", "SET_ASIDE" if swap == "rename" else "REPOINTED"):
+        number, signal = 0, 9
+        while signal == 9:
+            number += 1
+            name = f"{died_at.lower()}{number}"
+            lake.make(name, "one_key")
+            assert (
+                victim("compact", f"lake.{name}", swap, die_at=died_at, quick=True)["signal"] == 9
+            )
+            answer = victim("recover", f"lake.{name}", swap, die_after=number)
+            signal = answer["signal"]
+            recover(doors, doors.catalog.table("lake", name))
+            assert whole(lake, name, "one_key"), (died_at, answer["steps"])
+            rollback_if_standing(doors, name)
+            assert not lake.debris(name), (died_at, answer["steps"])
+            lake.sql(f"DROP TABLE lake.{name}")
+        assert number > 4
+
+
+def rollback_if_standing(doors, name):
+    table = doors.catalog.table("lake", name)
+    if history(doors, table)[-1]["outcome"] == "committed":
+        rollback(doors, table)
+
+
+def test_the_kill_tests_pass_through_every_step_there_is(victim, lake, doors):
+    seen = set()
+    for swap in SWAPS:
+        name = f"all_{swap}"
+        lake.make(name)
+        for command in ("compact", "rollback", "compact", "cleanup"):
+            seen |= set(victim(command, f"lake.{name}", swap, quick=True)["steps"])
+    rare = {"MERGED_FILE", "CARRIED"}  # these need a writer in between: see test_holes
+    assert seen == {step.name for step in Step} - rare
+
+
+@pytest.mark.parametrize("step", ["CARRIED", "MERGED_FILE"])
+def test_killed_while_a_writers_files_are_carried_or_merged(victim, lake, doors, step):
+    lake.make("t")
+    late = "SWAP_INTENT" if step == "CARRIED" else "SET_ASIDE"
+    answer = victim("compact", "lake.t", write_at=late, die_at=step, quick=True)
+    assert answer["signal"] == 9
+    recover(doors, doors.catalog.table("lake", "t"))
+    assert lake.count("t") == 8
+    cleanup(doors, doors.catalog.table("lake", "t"))
+    assert (lake.count("t"), lake.debris("t")) == (8, [])

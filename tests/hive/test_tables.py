@@ -154,18 +154,21 @@ def test_sort_columns_order_rows_over_all_files(spark, lake, doors):
 
 def test_custom_partition_locations_are_compacted_where_they_are(lake, doors, tmp_path):
     lake.declare("t", "dt STRING")
-    for value in ("a", "b"):
-        shutil.copytree(lake._part("PARQUET", 3), tmp_path / f"elsewhere [{value}]")
-        lake.add("t", {"dt": value}, tmp_path / f"elsewhere [{value}]")
+    for value in ("a", "b%20", "[c]"):
+        shutil.copytree(lake._part("PARQUET", 3), tmp_path / f"else where {value}")
+        lake.add("t", {"dt": value}, tmp_path / f"else where {value}")
     before = lake.rows("t")
-    compact(doors, of(doors, "t"), SERIAL)
-    assert lake.rows("t") == before
-    assert [u.location for u in doors.catalog.units(of(doors, "t"))] == [
-        f"file:{tmp_path}/elsewhere [{value}]" for value in ("a", "b")
+    report = compact(doors, of(doors, "t"), SERIAL)
+    assert [item["reason"] for item in report.left] == [
+        "its path holds a character that Spark would read as a pattern"
     ]
-    assert len(list((tmp_path / "elsewhere [a]").glob("*.parquet"))) == 1
+    assert lake.rows("t") == before
+    places = sorted(unit.location for unit in doors.catalog.units(of(doors, "t")))
+    assert places == [f"file:{tmp_path}/else where {value}" for value in ("[c]", "a", "b%20")]
+    counts = [len(list((tmp_path / f"else where {v}").glob("*.parquet"))) for v in ("a", "b%20")]
+    assert counts == [1, 1]
     cleanup(doors, of(doors, "t"))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["elsewhere [a]", "elsewhere [b]"]
+    assert (lake.rows("t"), len(list(tmp_path.iterdir()))) == (before, 3)
 
 
 def test_partitions_that_share_a_directory_are_left_alone(lake, doors):
