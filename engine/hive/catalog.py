@@ -46,6 +46,10 @@ class Catalog:
         # A clone, so that neither our settings nor our caches are the caller's.
         self.spark = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
         self.spark.conf.set("spark.sql.parser.escapedStringLiterals", "false")
+        # The files of a directory are named one by one; by default Spark starts a job with a task
+        # for each of them as soon as there are 33.
+        self.spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "2000")
+        self.spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "64")
         self._callers = spark
         self._jvm: Any = spark.sparkContext._jvm
         self._external: Any = spark._jsparkSession.sharedState().externalCatalog()
