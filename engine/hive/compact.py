@@ -178,7 +178,8 @@ def _compact_unit(
 ) -> UnitReport:
     unit, verdict = pair
     begun = time.monotonic()
-    state, warning = _rewrite(doors, job, unit, verdict.target_files, columns, sort)
+    files = 1 if job.table.buckets == 1 else verdict.target_files
+    state, warning = _rewrite(doors, job, unit, files, columns, sort)
     stands, gap_ms = False, 0
     now = doors.files.listing(state.places.live)
     if absent(state.inputs, now) or started(state, now):

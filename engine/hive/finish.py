@@ -14,7 +14,7 @@ from engine.errors import HiveRefusedError
 from engine.hive import journal as journals
 from engine.hive import layout
 from engine.hive.journal import Event, open_journal
-from engine.hive.lock import acquire, beating
+from engine.hive.lock import Lock, acquire, beating
 from engine.hive.model import Stats, Swap
 from engine.hive.purge import purge
 from engine.hive.state import Course, Phase, Run, UnitState, Way, entries_of, fold, rows_of, ways
@@ -24,7 +24,6 @@ from engine.hive.swap import ChangedError, Doors, Job, move_back, move_forward
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.hive.lock import Lock
     from engine.hive.model import FileEntry, Table
 
 
@@ -39,14 +38,24 @@ class Held:
 
 @contextmanager
 def holding(
-    doors: Doors, table: Table, command: str, *, break_lock: bool = False
+    doors: Doors,
+    table: Table,
+    command: str,
+    *,
+    break_lock: bool = False,
+    dry_run: bool = False,
 ) -> Iterator[Held]:
     """Take the table's lock and bring interrupted runs to their end before the body works.
+
+    A dry run takes nothing and recovers nothing: it sees the table as it lies there.
 
     Raises:
         HiveLockedError: someone alive holds the table.
     """
     home = home_of(table)
+    if dry_run:
+        yield Held(home, Lock(doors.files, f"{home}/{journals.LOCK}", 0), ())
+        return
     lock = acquire(
         doors.files,
         home,

@@ -43,7 +43,7 @@ def rollback(
         HiveRollbackRefusedError: rows added since would be dropped, and `force` was not given.
         HiveSupersededError: the originals, or the rewritten files, are no longer what they were.
     """
-    with holding(doors, table, "rollback", break_lock=break_lock) as held:
+    with holding(doors, table, "rollback", break_lock=break_lock, dry_run=dry_run) as held:
         found = _chosen_run(doors, table, held.home, run)
         if found is None:
             return {"table": table.full_name, "run": run, "units": [], "outcome": "nothing to do"}
@@ -78,7 +78,7 @@ def cleanup(
         HiveSupersededError: the live data could not be verified; nothing was deleted.
     """
     done = []
-    with holding(doors, table, "cleanup", break_lock=break_lock) as held:
+    with holding(doors, table, "cleanup", break_lock=break_lock, dry_run=dry_run) as held:
         runs = [run for run in open_runs(doors, held.home) if run.course is Course.COMMITTED]
         for number, run in enumerate(runs):
             if doors.clock() - int(run.about["started_ms"]) < older_than_ms:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import struct
 
 import pytest
 
@@ -286,6 +288,19 @@ def test_14_modes_of_directories_and_files_are_kept(lake, doors, naive):
     compact(doors, of(doors, "u"), SERIAL)
     assert live.stat().st_mode & 0o777 == 0o770
     assert {file.stat().st_mode & 0o777 for file in live.glob("*.parquet")} == {0o640}
+
+
+def test_14b_acls_are_kept(lake, doors):
+    lake.make("t")
+    # user::rwx user:1234:r-x group::--- mask::r-x other::---, as the kernel stores it
+    entries = ((1, 7, -1), (2, 5, 1234), (4, 0, -1), (16, 5, -1), (32, 0, -1))
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    try:
+        os.setxattr(lake.path("t"), "system.posix_acl_access", acl)
+    except OSError:
+        pytest.skip("this file system keeps no ACLs")
+    compact(doors, of(doors, "t"), SERIAL)
+    assert os.getxattr(lake.path("t"), "system.posix_acl_access") == acl
 
 
 def test_15_statistics_are_fresh_after_the_swap(lake, doors, spark, naive):

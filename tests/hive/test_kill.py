@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+from engine.errors import HiveNoRunError
 from engine.hive.compact import compact
 from engine.hive.model import Options, Swap
 from engine.hive.steps import GAP, Step
@@ -144,3 +150,50 @@ def test_killed_while_a_writers_files_are_carried_or_merged(victim, lake, doors,
     assert lake.count("t") == 8
     cleanup(doors, doors.catalog.table("lake", "t"))
     assert (lake.count("t"), lake.debris("t")) == (8, [])
+
+
+def test_a_run_after_a_crash_goes_on_with_what_is_left(victim, lake, doors):
+    lake.make("t", "one_key")
+    assert victim("compact", "lake.t", die_at="SWAPPED", quick=True)["signal"] == 9
+    report = compact(doors, doors.catalog.table("lake", "t"), Options(parallelism=1))
+    assert [item["now"] for item in report.recovered] == ["committed"]
+    assert [unit.unit for unit in report.units] == ["dt=b"]
+    assert (len(lake.files("t")), lake.count("t")) == (2, 12)
+    assert len(cleanup(doors, doors.catalog.table("lake", "t"))) == 2
+    assert (lake.count("t"), lake.debris("t")) == (12, [])
+
+
+def test_a_dry_run_does_not_even_recover(victim, lake, doors):
+    lake.make("t")
+    assert victim("compact", "lake.t", die_at="SET_ASIDE", quick=True)["signal"] == 9
+    before = sorted(str(path) for path in lake.folder.rglob("*"))
+    table = doors.catalog.table("lake", "t")
+    assert cleanup(doors, table, dry_run=True) == []
+    with pytest.raises(HiveNoRunError):
+        rollback(doors, table, dry_run=True)
+    assert sorted(str(path) for path in lake.folder.rglob("*")) == before
+    recover(doors, table)
+    assert lake.count("t") == 6
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("swap", SWAPS)
+def test_driver_and_jvm_killed_together_leave_a_metastore_and_a_table_that_recover(tmp_path, swap):
+    def story(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "tests.hive.lone_driver", str(tmp_path), *arguments],
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    step = "SET_ASIDE" if swap == "rename" else "REPOINTED"
+    assert story("die", swap, step).returncode == -9
+    told = story("recover", swap, step)
+    assert told.returncode == 0, told.stderr[-3000:]
+    assert json.loads(told.stdout.splitlines()[-1]) == {
+        "rows": 12,
+        "now": ["committed"],
+        "debris": [],
+    }
