@@ -271,7 +271,9 @@ class HiveTableNotFoundError(ReplayError):
     code = "HIVE_NO_TABLE"
 
     def __init__(self, table: str) -> None:
-        super().__init__(f"{table}: the metastore knows no such table; use DATABASE or DATABASE.TABLE")
+        super().__init__(
+            f"{table}: the metastore knows no such table; use DATABASE or DATABASE.TABLE"
+        )
         self.table = table
 
 
@@ -304,7 +306,9 @@ class HiveFencedError(ReplayError):
     code = "HIVE_FENCED"
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path}: another run took the table over; this one stopped and did no more")
+        super().__init__(
+            f"{path}: another run took the table over; this one stopped and did no more"
+        )
         self.path = path
 
 
@@ -338,8 +342,8 @@ class HiveRollbackRefusedError(ReplayError):
 
     def __init__(self, table: str, unit: str, files: int) -> None:
         super().__init__(
-            f"{table} {unit}: {files} file(s) were added since the compaction and would be dropped; "
-            "add --keep-new to carry them over, or --force to drop them"
+            f"{table} {unit}: {files} file(s) were added since the compaction "
+            "and would be dropped; add --keep-new to carry them over, or --force to drop them"
         )
         self.table, self.unit, self.files = table, unit, files
 
@@ -381,7 +385,7 @@ class HiveLostError(ReplayError):
 
 
 class HiveFailedError(ReplayError):
-    """A step failed on the storage, on Spark or on the metastore; says what state the table is in."""
+    """A step failed on the storage, on Spark or on the metastore; says what state is left."""
 
     code = "HIVE_FAILED"
 

@@ -154,7 +154,7 @@ def human(size: int) -> str:
     return f"{amount:.1f} TB"
 
 
-def _why_not(  # noqa: PLR0911
+def _why_not(
     unit: Unit, listing: Listing, options: Options, now_ms: int, made: tuple[FileEntry, ...]
 ) -> str:
     if _GLOB & set(unit.location):
