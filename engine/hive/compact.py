@@ -7,16 +7,15 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from engine.errors import HiveFailedError, HiveFencedError, HiveMismatchError, ReplayError
 from engine.hive import finish as finishing
 from engine.hive import layout, rewrite
 from engine.hive.fingerprint import Fingerprint, fingerprints
-from engine.hive.inspect import inspect
 from engine.hive.journal import Entry, Event, Journal
 from engine.hive.model import Swap
+from engine.hive.plan import Plan, plan
 from engine.hive.reason import first_line
 from engine.hive.report import RunReport, UnitReport
 from engine.hive.state import UnitState, fold, plan_body, rows_of
@@ -24,7 +23,7 @@ from engine.hive.steps import Step
 from engine.hive.swap import Doors, Job, absent, started
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pyspark.sql.types import StructType
 
@@ -36,50 +35,6 @@ if TYPE_CHECKING:
 
 _RESERVE: Final = "reserve"
 _RESERVE_BYTES: Final = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a compaction of a table would do: the units it takes, and the others with the reason."""
-
-    table: Table
-    swap: Swap
-    taken: tuple[tuple[Unit, Assessment], ...]
-    left: tuple[tuple[Unit, Assessment, str], ...]
-
-
-def plan(doors: Doors, table: Table, options: Options) -> Plan:
-    """Return what `compact` would do now; changes nothing.
-
-    Raises:
-        HiveRefusedError: the table must be left alone.
-    """
-    made = finishing.files_made(doors, finishing.home_of(table))
-    now_ms = doors.clock()
-    found = inspect(doors.catalog, doors.files, table, options, now_ms=now_ms, made=made)
-    columns = doors.catalog.data_schema(table)
-    rewrite.refuse_sort(table, columns, options.sort_columns)
-    swap = options.swap or (
-        Swap.RENAME if doors.files.renames_atomically(table.location) else Swap.LOCATION
-    )
-    taken, left = choose(found, options.max_bytes)
-    return Plan(table, swap, tuple(taken), tuple(left))
-
-
-def choose(
-    found: Sequence[tuple[Unit, Assessment]], max_bytes: int
-) -> tuple[list[tuple[Unit, Assessment]], list[tuple[Unit, Assessment, str]]]:
-    """Split units into those to take and to leave, most files first while the budget lasts."""
-    due = sorted((pair for pair in found if pair[1].due), key=lambda pair: -pair[1].files)
-    left = [(unit, verdict, verdict.reason) for unit, verdict in found if not verdict.due]
-    taken, spent = [], 0
-    for unit, verdict in due:
-        if max_bytes and spent + verdict.size_bytes > max_bytes:
-            left.append((unit, verdict, "the byte budget of this run is spent"))
-        else:
-            taken.append((unit, verdict))
-            spent += verdict.size_bytes
-    return sorted(taken, key=lambda pair: pair[0].name), left
 
 
 def compact(

@@ -20,11 +20,12 @@ from rich.markup import escape
 
 from engine.hive import show, upkeep
 from engine.hive.catalog import Catalog
-from engine.hive.compact import compact, plan
+from engine.hive.compact import compact
 from engine.hive.files import Files
 from engine.hive.fingerprint import fingerprint
 from engine.hive.inspect import human
 from engine.hive.model import Options
+from engine.hive.plan import plan
 from engine.hive.session import hive_session
 from engine.hive.swap import Doors
 

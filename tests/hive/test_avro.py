@@ -8,8 +8,8 @@ import pyspark
 import pytest
 
 from engine.errors import HiveRefusedError
-from engine.hive.compact import plan
 from engine.hive.model import Options
+from engine.hive.plan import plan
 
 PACKAGE = "org.apache.spark:spark-avro_2.13"
 # The release that goes with Spark; and the one before it, while that is not published.

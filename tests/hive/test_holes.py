@@ -18,11 +18,12 @@ from engine.errors import (
     HiveSupersededError,
 )
 from engine.hive import rewrite
-from engine.hive.compact import compact, plan
+from engine.hive.compact import compact
 from engine.hive.files import Files
 from engine.hive.finish import holding
 from engine.hive.journal import Event, Journal
 from engine.hive.model import Options, Swap
+from engine.hive.plan import plan
 from engine.hive.steps import Step
 from engine.hive.swap import Doors
 from engine.hive.upkeep import cleanup, history, recover, rollback

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.hive import decide, layout
-from engine.hive.compact import choose
 from engine.hive.decide import Act, Facts, Pointer
 from engine.hive.inspect import assess, refusal
 from engine.hive.journal import Entry, Event, from_text, to_text
 from engine.hive.model import MIB, FileEntry, Listing, Options, Swap, Table, Unit
+from engine.hive.plan import choose
 from engine.hive.state import Course, Phase, Way, fold, ways
 
 FACTS = [Facts(*which) for which in itertools.product([True, False], repeat=3)]

@@ -8,9 +8,10 @@ import threading
 import pytest
 
 from engine.errors import HiveRefusedError, HiveSchemaError, PredicateError
-from engine.hive.compact import compact, plan
+from engine.hive.compact import compact
 from engine.hive.fingerprint import fingerprint
 from engine.hive.model import Options, Stats, Swap
+from engine.hive.plan import plan
 from engine.hive.steps import Step
 from engine.hive.swap import Doors
 from engine.hive.upkeep import cleanup, history, recover, rollback
