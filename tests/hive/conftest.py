@@ -14,6 +14,7 @@ import pytest
 from engine.hive.catalog import Catalog
 from engine.hive.files import Files
 from engine.hive.swap import Doors
+from tests.hive import quick
 from tests.hive.session import address, hive_session
 from tests.hive.tables import Lake
 
@@ -29,6 +30,7 @@ def pytest_collection_modifyitems(items):
 def spark(tmp_path_factory):
     with hive_session(tmp_path_factory.mktemp("hive")) as session:
         session.sql("CREATE DATABASE lake")
+        os.environ[quick.CACHE] = str(tmp_path_factory.mktemp("fingerprints"))
         yield session
 
 
@@ -60,9 +62,9 @@ def victim(spark):
         text=True,
     )
 
-    def order(command, table, swap="rename", *, die_after=0, die_at="", write_at="", quick=False):
+    def order(command, table, swap="rename", *, die_after=0, die_at="", write_at="", quickly=False):
         told = {"command": command, "table": table, "swap": swap}
-        told |= {"die_after": die_after, "die_at": die_at, "write_at": write_at, "quick": quick}
+        told |= {"die_after": die_after, "die_at": die_at, "write_at": write_at, "quick": quickly}
         process.stdin.write(json.dumps(told) + "\n")
         process.stdin.flush()
         return json.loads(process.stdout.readline())
