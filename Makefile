@@ -19,7 +19,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-input --disable-pip-ver
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help replay setup lock conf hooks fmt check unit test bench wheel dist clean all java
+.PHONY: help replay setup lock conf hooks fmt check unit test bench wheel dist clean hive-demo hive-bench all java
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ fmt: $(VENV)/.all ## Format, and fix what can be fixed
 
 bench: $(VENV)/.all ## Measure against the peers; print the table, write JSON and a chart
 	$(BIN)/python -m bench $(ARGS)
+
+hive-demo: $(VENV)/.all java ## Compact three Hive tables of tiny files, roll one back, clean the others
+	@$(BIN)/python -m engine.hive.demo
+
+hive-bench: $(VENV)/.all java ## Compact a gigabyte of small files, serially and in parallel
+	@$(BIN)/python -m bench.hive_bench $(ARGS)
 
 all: check test ## What CI runs
 

@@ -260,3 +260,135 @@ class DistributedError(ReplayError):
     def __init__(self, reason: str, *, is_setup: bool = False) -> None:
         super().__init__(f"the distributed replay failed: {reason}")
         self.reason, self.is_setup = reason, is_setup
+
+
+# --- hive --------------------------------------------------------------------------------------
+
+
+class HiveTableNotFoundError(ReplayError):
+    """The metastore knows no such database or table."""
+
+    code = "HIVE_NO_TABLE"
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            f"{table}: the metastore knows no such table; use DATABASE or DATABASE.TABLE"
+        )
+        self.table = table
+
+
+class HiveRefusedError(ReplayError):
+    """A table that compaction must leave alone."""
+
+    code = "HIVE_REFUSED"
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(f"{table}: left alone, {reason}")
+        self.table, self.reason = table, reason
+
+
+class HiveLockedError(ReplayError):
+    """Another run holds the table."""
+
+    code = "HIVE_LOCKED"
+
+    def __init__(self, table: str, owner: str, command: str, age_s: int) -> None:
+        super().__init__(
+            f"{table}: {command} by {owner} holds the table, last heard of {age_s} s ago; "
+            "wait for it, or run again with --break-lock if that process is dead"
+        )
+        self.table, self.owner, self.command, self.age_s = table, owner, command, age_s
+
+
+class HiveFencedError(ReplayError):
+    """This run lost its lock to another one and must not touch the table again."""
+
+    code = "HIVE_FENCED"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path}: another run took the table over; this one stopped and did no more"
+        )
+        self.path = path
+
+
+class HiveMismatchError(ReplayError):
+    """The rewritten files do not hold what the originals hold."""
+
+    code = "HIVE_MISMATCH"
+
+    def __init__(self, table: str, unit: str, original: str, rewritten: str) -> None:
+        super().__init__(
+            f"{table} {unit}: the rewritten files differ from the originals "
+            f"({original} became {rewritten}); the table is as it was before"
+        )
+        self.table, self.unit, self.original, self.rewritten = table, unit, original, rewritten
+
+
+class HiveSchemaError(ReplayError):
+    """The files of one directory have schemas that no single schema can hold."""
+
+    code = "HIVE_SCHEMA"
+
+    def __init__(self, location: str, reason: str) -> None:
+        super().__init__(f"{location}: {reason}; nothing was rewritten")
+        self.location, self.reason = location, reason
+
+
+class HiveRollbackRefusedError(ReplayError):
+    """A rollback would drop rows that were added after the compaction."""
+
+    code = "HIVE_WOULD_DROP_ROWS"
+
+    def __init__(self, table: str, unit: str, files: int) -> None:
+        super().__init__(
+            f"{table} {unit}: {files} file(s) were added since the compaction "
+            "and would be dropped; add --keep-new to carry them over, or --force to drop them"
+        )
+        self.table, self.unit, self.files = table, unit, files
+
+
+class HiveSupersededError(ReplayError):
+    """What a run left behind is no longer what is there, so it cannot be undone or removed."""
+
+    code = "HIVE_SUPERSEDED"
+
+    def __init__(self, table: str, unit: str, reason: str) -> None:
+        super().__init__(f"{table} {unit}: {reason}; nothing was changed or deleted")
+        self.table, self.unit, self.reason = table, unit, reason
+
+
+class HiveNoRunError(ReplayError):
+    """There is no run to roll back."""
+
+    code = "HIVE_NO_RUN"
+
+    def __init__(self, table: str, asked: str = "") -> None:
+        super().__init__(
+            f"{table}: no {f'run {asked}' if asked else 'compaction'} that can be rolled back; "
+            "see `txlog hive history`"
+        )
+        self.table, self.asked = table, asked
+
+
+class HiveLostError(ReplayError):
+    """Neither the originals nor the rewritten files of a unit exist."""
+
+    code = "HIVE_LOST"
+
+    def __init__(self, table: str, unit: str, live: str, kept: str) -> None:
+        super().__init__(
+            f"{table} {unit}: neither {live} nor {kept} exists; "
+            "something outside txlog removed them, restore one of the two"
+        )
+        self.table, self.unit, self.live, self.kept = table, unit, live, kept
+
+
+class HiveFailedError(ReplayError):
+    """A step failed on the storage, on Spark or on the metastore; says what state is left."""
+
+    code = "HIVE_FAILED"
+
+    def __init__(self, table: str, reason: str, outcome: str) -> None:
+        super().__init__(f"{table}: {reason}; {outcome}")
+        self.table, self.reason, self.outcome = table, reason, outcome

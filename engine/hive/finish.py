@@ -1,0 +1,248 @@
+"""How does a run come to its end? The same code for a command at work and for its recovery.
+
+Every command writes its intent into the journal and calls `finish`. When it dies on the way, the
+next command finds the intent and calls `finish` again.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import HiveRefusedError
+from engine.hive import journal as journals
+from engine.hive import layout
+from engine.hive.journal import Event, open_journal
+from engine.hive.lock import Lock, acquire, beating
+from engine.hive.model import Stats, Swap
+from engine.hive.purge import purge
+from engine.hive.state import Course, Phase, Run, UnitState, Way, entries_of, fold, rows_of, ways
+from engine.hive.steps import Step
+from engine.hive.swap import ChangedError, Doors, Job, move_back, move_forward
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.hive.model import FileEntry, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A table that is ours, brought in order first. `recovered` tells what that took."""
+
+    home: str
+    lock: Lock
+    recovered: tuple[dict[str, Any], ...]
+
+
+@contextmanager
+def holding(
+    doors: Doors,
+    table: Table,
+    command: str,
+    *,
+    break_lock: bool = False,
+    dry_run: bool = False,
+) -> Iterator[Held]:
+    """Take the table's lock and bring interrupted runs to their end before the body works.
+
+    A dry run takes nothing and recovers nothing: it sees the table as it lies there.
+
+    Raises:
+        HiveLockedError: someone alive holds the table.
+    """
+    home = home_of(table)
+    if dry_run:
+        yield Held(home, Lock(doors.files, f"{home}/{journals.LOCK}", 0), ())
+        return
+    lock = acquire(
+        doors.files,
+        home,
+        table=table.full_name,
+        command=command,
+        clock=doors.clock,
+        take_over=break_lock,
+    )
+    doors.hook(Step.LOCKED, "")
+    try:
+        with beating(lock, doors.clock):
+            yield Held(home, lock, tuple(_recover(doors, table, home, lock)))
+    finally:
+        # A lock that cannot be freed is that of a dead process soon; the body's error matters more.
+        with suppress(Exception):
+            lock.release()
+        doors.hook(Step.RELEASED, "")
+
+
+def home_of(table: Table) -> str:
+    """Return where a table's journal and lock are."""
+    return layout.home(table.location, partitioned=bool(table.partition_columns))
+
+
+def open_runs(doors: Doors, home: str) -> list[Run]:
+    """Return the runs that are not closed, oldest first."""
+    found = []
+    for run in journals.run_folders(doors.files, home):
+        state = fold(run, open_journal(doors.files, f"{home}/{run}")[1])
+        if state is not None and state.course is not Course.CLOSED:
+            found.append(state)
+    return found
+
+
+def files_made(doors: Doors, home: str) -> dict[str, tuple[FileEntry, ...]]:
+    """Return, for each unit, the files that the newest run standing there wrote."""
+    made: dict[str, tuple[str, tuple[FileEntry, ...]]] = {}
+    for record in journals.past_runs(doors.files, home):
+        for name, unit in record["units"].items():
+            made[name] = (record["run"], entries_of(unit["outputs"]))
+    for run in open_runs(doors, home):
+        for state in run.standing():
+            if state.unit.name not in made or made[state.unit.name][0] < run.run:
+                made[state.unit.name] = (run.run, state.outputs or ())
+    return {name: files for name, (_, files) in made.items()}
+
+
+def finish(doors: Doors, job: Job) -> Run:
+    """Bring a run to the end that its journal asks for, and return what it became."""
+    run = _read(doors, job)
+    if run.course is Course.CLOSED:
+        _file_away(doors, job, run)
+        return run
+    if run.course is Course.PURGING:
+        purge(doors, job, run)
+        return _close(doors, job, run, "cleaned up")
+    for name, way in ways(run).items():
+        if way is Way.FORWARD:
+            step_forward(doors, job, run.units[name])
+        elif way is Way.BACK:
+            step_back(doors, job, run.units[name], drop_new=run.force)
+    run = _read(doors, job)
+    doors.catalog.refresh(job.table)
+    measure(doors, job, run)
+    if run.course is Course.ABORTING or not run.standing():
+        return _close(doors, job, run, "rolled back" if run.chosen else "aborted")
+    if run.course is not Course.COMMITTED:
+        job.journal.record(Event.COMMITTED, at_ms=doors.clock())
+        doors.hook(Step.COMMITTED, "")
+    return _read(doors, job)
+
+
+def step_forward(doors: Doors, job: Job, state: UnitState) -> tuple[bool, int]:
+    """Finish one unit's swap; say whether it stands, and how long readers saw nothing."""
+    try:
+        gap_ms = move_forward(doors, job, state)
+    except ChangedError:
+        step_back(doors, job, state)
+        return False, 0
+    job.journal.record(Event.SWAPPED, state.unit.name, gap_ms=gap_ms)
+    doors.hook(Step.SWAPPED, state.unit.name)
+    return True, gap_ms
+
+
+def step_back(doors: Doors, job: Job, state: UnitState, *, drop_new: bool = False) -> None:
+    """Bring one unit back to its originals."""
+    if state.phase is not Phase.UNDOING:
+        job.journal.record(Event.UNDO, state.unit.name)
+        doors.hook(Step.UNDO_INTENT, state.unit.name)
+    move_back(doors, job, state, drop_new=drop_new)
+    doors.catalog.forget_in_backup(job.table, job.backup, state.unit)
+    job.journal.record(Event.UNDONE, state.unit.name)
+    doors.hook(Step.UNDONE, state.unit.name)
+
+
+def measure(doors: Doors, job: Job, run: Run) -> None:
+    """Compute anew the statistics that the table had, for the units whose files changed."""
+    stats = Stats(run.about.get("stats", Stats.AUTO.value))
+    if stats is Stats.NONE:
+        return
+    wanted = stats is Stats.SCAN
+    for state in run.units.values():
+        unit = state.unit
+        if unit.spec and (wanted or unit.sized) and state.outputs is not None:
+            doors.catalog.measure(job.table, unit, rows=wanted or unit.rows is not None)
+    if wanted or job.table.sized:
+        doors.catalog.measure(job.table, None, rows=wanted or job.table.rows is not None)
+    doors.hook(Step.MEASURED, "")
+
+
+def job_of(doors: Doors, table: Table, home: str, lock: Lock, run: Run) -> Job:
+    """Return a job that goes on with a run where its journal ends."""
+    journal, _ = open_journal(doors.files, f"{home}/{run.run}")
+    return Job(table, run.swap, run.backup, journal, lock)
+
+
+def _recover(doors: Doors, table: Table, home: str, lock: Lock) -> Iterator[dict[str, Any]]:
+    for name in journals.run_folders(doors.files, home):
+        journal, entries = open_journal(doors.files, f"{home}/{name}")
+        run = fold(name, entries)
+        if run is None:
+            doors.files.delete(f"{home}/{name}")
+            continue
+        if run.course is Course.COMMITTED:
+            continue
+        _refuse_foreign(doors, table, run)
+        if run.course is not Course.CLOSED:
+            journal.record(Event.RECOVER, epoch=lock.epoch)
+        ended = finish(doors, Job(table, run.swap, run.backup, journal, lock))
+        outcome = ended.closing.get("outcome", ended.course.value)
+        yield {"run": name, "was": run.course.value, "now": outcome}
+
+
+def _refuse_foreign(doors: Doors, table: Table, run: Run) -> None:
+    # Two tables may share a directory, and with it the journal; each finishes only its own runs.
+    database, _, name = str(run.about["table"]).partition(".")
+    if run.about["table"] != table.full_name and doors.catalog.knows(database, name):
+        raise HiveRefusedError(
+            table.full_name,
+            f"{database}.{name} shares its directory and has an unfinished run there",
+        )
+
+
+def _read(doors: Doors, job: Job) -> Run:
+    run = fold(job.journal.run, open_journal(doors.files, job.journal.directory)[1])
+    assert run is not None, "a job is made after its run is in the journal"
+    return run
+
+
+def _close(doors: Doors, job: Job, run: Run, outcome: str) -> Run:
+    doors.catalog.drop_backup(job.table, job.backup, job.journal.run)
+    doors.hook(Step.BACKUP_DROPPED, "")
+    job.journal.record(Event.CLOSED, outcome=outcome, at_ms=doors.clock())
+    doors.hook(Step.CLOSED, "")
+    closed = _read(doors, job)
+    _file_away(doors, job, closed)
+    return closed
+
+
+def _file_away(doors: Doors, job: Job, run: Run) -> None:
+    home = layout.parent(job.journal.directory)
+    journals.file_away(doors.files, home, summary(run))
+    doors.hook(Step.FILED, "")
+    doors.files.delete(job.journal.directory)
+    doors.hook(Step.FORGOTTEN, "")
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """Return what the history keeps of a run."""
+    return {
+        "run": run.run,
+        "table": run.about["table"],
+        "swap": run.swap.value,
+        "outcome": run.closing.get("outcome", run.course.value),
+        "started_ms": run.about["started_ms"],
+        "closed_ms": run.closing.get("at_ms"),
+        "backup": run.backup if run.course is not Course.CLOSED else None,
+        "units": {
+            state.unit.name: {
+                "files_before": len(state.inputs),
+                "bytes_before": sum(entry.size for entry in state.inputs),
+                "files_after": len(state.outputs or ()),
+                "bytes_after": sum(entry.size for entry in state.outputs or ()),
+                "rows": state.verified.get("rows"),
+                "originals": state.places.kept if run.swap is Swap.RENAME else state.places.live,
+                "outputs": rows_of(state.outputs or ()),
+            }
+            for state in run.standing()
+        },
+    }

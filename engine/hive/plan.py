@@ -1,0 +1,62 @@
+"""What would a compaction take, what would it leave, and why? Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.hive import finish as finishing
+from engine.hive import rewrite
+from engine.hive.inspect import inspect
+from engine.hive.model import Swap
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.hive.inspect import Assessment
+    from engine.hive.model import Options, Table, Unit
+    from engine.hive.swap import Doors
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a compaction of a table would do: the units it takes, and the others with the reason."""
+
+    table: Table
+    swap: Swap
+    taken: tuple[tuple[Unit, Assessment], ...]
+    left: tuple[tuple[Unit, Assessment, str], ...]
+
+
+def plan(doors: Doors, table: Table, options: Options) -> Plan:
+    """Return what `compact` would do now; changes nothing.
+
+    Raises:
+        HiveRefusedError: the table must be left alone.
+    """
+    made = finishing.files_made(doors, finishing.home_of(table))
+    now_ms = doors.clock()
+    found = inspect(doors.catalog, doors.files, table, options, now_ms=now_ms, made=made)
+    columns = doors.catalog.data_schema(table)
+    rewrite.refuse_sort(table, columns, options.sort_columns)
+    swap = options.swap or (
+        Swap.RENAME if doors.files.renames_atomically(table.location) else Swap.LOCATION
+    )
+    taken, left = choose(found, options.max_bytes)
+    return Plan(table, swap, tuple(taken), tuple(left))
+
+
+def choose(
+    found: Sequence[tuple[Unit, Assessment]], max_bytes: int
+) -> tuple[list[tuple[Unit, Assessment]], list[tuple[Unit, Assessment, str]]]:
+    """Split units into those to take and to leave, most files first while the budget lasts."""
+    due = sorted((pair for pair in found if pair[1].due), key=lambda pair: -pair[1].files)
+    left = [(unit, verdict, verdict.reason) for unit, verdict in found if not verdict.due]
+    taken, spent = [], 0
+    for unit, verdict in due:
+        if max_bytes and spent + verdict.size_bytes > max_bytes:
+            left.append((unit, verdict, "the byte budget of this run is spent"))
+        else:
+            taken.append((unit, verdict))
+            spent += verdict.size_bytes
+    return sorted(taken, key=lambda pair: pair[0].name), left

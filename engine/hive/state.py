@@ -1,0 +1,184 @@
+"""What does a journal add up to? A pure fold of a run's transitions, and what recovery owes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from engine.hive.journal import Entry, Event, in_order
+from engine.hive.layout import Places
+from engine.hive.model import FileEntry, Swap, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Phase(str, Enum):
+    """How far one unit has come."""
+
+    PLANNED = "planned"
+    VERIFIED = "verified"
+    SWAPPING = "swapping"
+    SWAPPED = "swapped"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+
+
+class Course(str, Enum):
+    """Where a run is going."""
+
+    COMPACTING = "compacting"
+    ABORTING = "aborting"
+    COMMITTED = "committed"
+    ROLLING_BACK = "rolling back"
+    PURGING = "purging"
+    CLOSED = "closed"
+
+
+class Way(str, Enum):
+    """What recovery does with a unit."""
+
+    STAY = "stay"
+    FORWARD = "forward"
+    BACK = "back"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitState:
+    """One unit of a run: what it is, where its files are, what they were and what they became."""
+
+    unit: Unit
+    places: Places
+    inputs: tuple[FileEntry, ...]
+    hidden: tuple[str, ...] = ()
+    phase: Phase = Phase.PLANNED
+    outputs: tuple[FileEntry, ...] | None = None
+    verified: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as its journal tells it."""
+
+    run: str
+    about: dict[str, Any]
+    swap: Swap
+    course: Course
+    units: dict[str, UnitState]
+    force: bool = False
+    chosen: tuple[str, ...] = ()
+    closing: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def backup(self) -> str:
+        """The name of the run's backup table."""
+        return str(self.about["backup"])
+
+    def standing(self) -> list[UnitState]:
+        """Return the units whose rewritten files are in place."""
+        return [unit for unit in self.units.values() if unit.phase is Phase.SWAPPED]
+
+
+def fold(run: str, entries: Sequence[Entry]) -> Run | None:
+    """Return what a journal adds up to, or None when the run had not begun."""
+    state: Run | None = None
+    for entry in in_order(entries):
+        if entry.event is Event.RUN:
+            swap = Swap(entry.body["swap"])
+            state = Run(run, entry.body, swap, Course.COMPACTING, {})
+        elif state is not None:
+            state = _step(state, entry)
+    return state
+
+
+def ways(run: Run) -> dict[str, Way]:
+    """Return what recovery does with each unit of a run that did not come to its end.
+
+    A swap that was begun is finished; everything before it is undone; a run that was on its way
+    back goes on back.
+    """
+    return {name: _way(run, unit) for name, unit in run.units.items()}
+
+
+def _way(run: Run, unit: UnitState) -> Way:
+    if unit.phase is Phase.UNDONE:
+        return Way.STAY
+    if run.course is Course.ABORTING or unit.phase is Phase.UNDOING:
+        return Way.BACK
+    if run.course is Course.ROLLING_BACK:
+        return Way.BACK if unit.unit.name in run.chosen else Way.STAY
+    if run.course is Course.COMPACTING:
+        if unit.phase is Phase.SWAPPING:
+            return Way.FORWARD
+        return Way.STAY if unit.phase is Phase.SWAPPED else Way.BACK
+    return Way.STAY
+
+
+def _step(run: Run, entry: Entry) -> Run:
+    event, body = entry.event, entry.body
+    if event is Event.PLANNED:
+        return replace(run, units={**run.units, entry.unit: _planned(entry)})
+    if event in _UNIT_PHASES:
+        unit = run.units[entry.unit]
+        unit = replace(unit, phase=_UNIT_PHASES[event])
+        if event is Event.VERIFIED:
+            unit = replace(unit, outputs=entries_of(body["outputs"]), verified=body)
+        return replace(run, units={**run.units, entry.unit: unit})
+    if event is Event.ROLLBACK:
+        chosen = tuple(body["units"])
+        return replace(run, course=Course.ROLLING_BACK, chosen=chosen, force=body["force"])
+    if event is Event.CLOSED:
+        return replace(run, course=Course.CLOSED, closing=body)
+    return replace(run, course=_COURSES.get(event, run.course))
+
+
+def _planned(entry: Entry) -> UnitState:
+    body = entry.body
+    spec = tuple((key, value) for key, value in body["spec"])
+    return UnitState(
+        unit=Unit(entry.unit, spec, body["live"], body.get("rows"), bool(body.get("sized"))),
+        places=Places(body["live"], body["staged"], body["kept"]),
+        inputs=entries_of(body["inputs"]),
+        hidden=tuple(body["hidden"]),
+    )
+
+
+def plan_body(
+    unit: Unit, places: Places, files: Iterable[FileEntry], hidden: Iterable[str]
+) -> dict[str, Any]:
+    """Return what the journal says of a planned unit."""
+    return {
+        "spec": [list(pair) for pair in unit.spec],
+        "live": places.live,
+        "staged": places.staged,
+        "kept": places.kept,
+        "inputs": rows_of(files),
+        "hidden": list(hidden),
+        "rows": unit.rows,
+        "sized": unit.sized,
+    }
+
+
+def rows_of(files: Iterable[FileEntry]) -> list[list[Any]]:
+    """Return file entries as the journal writes them."""
+    return [[entry.name, entry.size, entry.modified_ms] for entry in files]
+
+
+def entries_of(rows: Iterable[Sequence[Any]]) -> tuple[FileEntry, ...]:
+    """Return file entries from the journal."""
+    return tuple(FileEntry(str(name), int(size), int(time)) for name, size, time in rows)
+
+
+_UNIT_PHASES = {
+    Event.VERIFIED: Phase.VERIFIED,
+    Event.SWAP: Phase.SWAPPING,
+    Event.SWAPPED: Phase.SWAPPED,
+    Event.UNDO: Phase.UNDOING,
+    Event.UNDONE: Phase.UNDONE,
+}
+_COURSES = {
+    Event.COMMITTED: Course.COMMITTED,
+    Event.ABORT: Course.ABORTING,
+    Event.PURGE: Course.PURGING,
+}

@@ -1,0 +1,161 @@
+"""What can be done with a run afterwards? Roll it back, clean up after it, recover it, list it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import HiveNoRunError, HiveRollbackRefusedError, HiveSupersededError
+from engine.hive import journal as journals
+from engine.hive.decide import Pointer
+from engine.hive.finish import finish, holding, home_of, job_of, open_runs, summary
+from engine.hive.journal import Event
+from engine.hive.model import Swap
+from engine.hive.purge import live_place, refuse_read, verify_live
+from engine.hive.state import Course
+from engine.hive.steps import Step
+from engine.hive.swap import absent, late, look
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.hive.model import Table
+    from engine.hive.state import Run, UnitState
+    from engine.hive.swap import Doors, Job
+
+
+def rollback(
+    doors: Doors,
+    table: Table,
+    *,
+    run: str = "",
+    partitions: Sequence[str] = (),
+    force: bool = False,
+    keep_new: bool = False,
+    dry_run: bool = False,
+    break_lock: bool = False,
+) -> dict[str, Any]:
+    """Bring the originals of a run back, of all its partitions or of those named.
+
+    Rolling back twice is no error: the second time there is nothing to do.
+
+    Raises:
+        HiveNoRunError: there never was such a run.
+        HiveRollbackRefusedError: rows added since would be dropped, and `force` was not given.
+        HiveSupersededError: the originals, or the rewritten files, are no longer what they were.
+    """
+    with holding(doors, table, "rollback", break_lock=break_lock, dry_run=dry_run) as held:
+        found = _chosen_run(doors, table, held.home, run)
+        if found is None:
+            return {"table": table.full_name, "run": run, "units": [], "outcome": "nothing to do"}
+        units = _chosen_units(table, found, partitions)
+        job = job_of(doors, table, held.home, held.lock, found)
+        for state in units:
+            _refuse_rollback(doors, job, found, state, force=force, keep_new=keep_new)
+        names = [state.unit.name for state in units]
+        outcome = "would be rolled back"
+        if names and not dry_run:
+            job.journal.record(Event.ROLLBACK, units=names, force=force)
+            doors.hook(Step.UNDO_INTENT, "")
+            ended = finish(doors, job)
+            outcome = "rolled back" if ended.course is Course.CLOSED else "partly rolled back"
+        return {"table": table.full_name, "run": found.run, "units": names, "outcome": outcome}
+
+
+def cleanup(
+    doors: Doors,
+    table: Table,
+    *,
+    older_than_ms: int = 0,
+    force: bool = False,
+    dry_run: bool = False,
+    break_lock: bool = False,
+) -> list[dict[str, Any]]:
+    """Delete the originals and the backup of each finished run that is old enough.
+
+    The live files are verified first; `force` skips that, for partitions that were overwritten.
+
+    Raises:
+        HiveSupersededError: the live data could not be verified; nothing was deleted.
+    """
+    done = []
+    with holding(doors, table, "cleanup", break_lock=break_lock, dry_run=dry_run) as held:
+        runs = [run for run in open_runs(doors, held.home) if run.course is Course.COMMITTED]
+        for number, run in enumerate(runs):
+            if doors.clock() - int(run.about["started_ms"]) < older_than_ms:
+                continue
+            if not force:
+                verify_live(doors, table, run, runs[number + 1 :])
+            read = doors.catalog.table_locations(table.database, but_not=run.backup)
+            for state in run.standing():
+                refuse_read(table, run, state, read)
+            freed = sum(entry.size for state in run.standing() for entry in state.inputs)
+            files = sum(len(state.inputs) for state in run.standing())
+            outcome = "would be cleaned up"
+            if not dry_run:
+                job = job_of(doors, table, held.home, held.lock, run)
+                job.journal.record(Event.PURGE)
+                doors.hook(Step.PURGE_INTENT, "")
+                outcome = str(finish(doors, job).closing["outcome"])
+            done.append(
+                {
+                    "table": table.full_name,
+                    "run": run.run,
+                    "outcome": outcome,
+                    "files": files,
+                    "bytes": freed,
+                }
+            )
+    return done
+
+
+def recover(doors: Doors, table: Table, *, break_lock: bool = False) -> list[dict[str, Any]]:
+    """Bring interrupted runs to their end and return what each was and became."""
+    with holding(doors, table, "recover", break_lock=break_lock) as held:
+        return list(held.recovered)
+
+
+def history(doors: Doors, table: Table) -> list[dict[str, Any]]:
+    """Return every run of a table, oldest first; changes nothing."""
+    home = home_of(table)
+    runs = journals.past_runs(doors.files, home) + [summary(run) for run in open_runs(doors, home)]
+    return sorted(runs, key=lambda record: str(record["run"]))
+
+
+def _chosen_run(doors: Doors, table: Table, home: str, run: str) -> Run | None:
+    standing = [found for found in open_runs(doors, home) if found.course is Course.COMMITTED]
+    for found in reversed(standing):
+        if run in ("", found.run):
+            return found
+    past = journals.past_runs(doors.files, home)
+    asked = [record for record in past if record["run"] == run] if run else past[-1:]
+    if any(record["outcome"] == "rolled back" for record in asked):
+        return None
+    raise HiveNoRunError(table.full_name, run)
+
+
+def _chosen_units(table: Table, run: Run, partitions: Sequence[str]) -> list[UnitState]:
+    standing = {state.unit.name: state for state in run.standing()}
+    for name in partitions:
+        if name not in run.units:
+            raise HiveNoRunError(f"{table.full_name} {name}", run.run)
+    return [state for name, state in standing.items() if not partitions or name in partitions]
+
+
+def _refuse_rollback(
+    doors: Doors, job: Job, run: Run, state: UnitState, *, force: bool, keep_new: bool
+) -> None:
+    table, label = job.table.full_name, state.unit.label
+    if job.swap is Swap.LOCATION and look(doors, job, state).pointer is not Pointer.STAGED:
+        raise HiveSupersededError(table, label, "its LOCATION was set to another place since")
+    if absent(state.inputs, doors.files.listing(state.places.kept)):
+        raise HiveSupersededError(table, label, "its original files are no longer complete")
+    found = doors.files.listing(live_place(run, state))
+    if force:
+        return
+    if absent(state.outputs or (), found):
+        raise HiveSupersededError(
+            table, label, "it was overwritten since; add --force to bring the originals back"
+        )
+    added = late(state.outputs or (), found)
+    if added and not keep_new:
+        raise HiveRollbackRefusedError(table, label, len(added))
