@@ -248,8 +248,10 @@ class ReplayFrames:
         same = (_key() == keys["tailKey"]) & (F.coalesce("dvId", F.lit("")) == keys["tailDv"])
         return rows.join(keys, same, "left_anti")
 
-    def _map(self, pieces: Sequence[Piece], function: Any, wanted: pa.Schema) -> DataFrame:
+    def _map(self, pieces: Sequence[Piece], function: partial[Any], wanted: pa.Schema) -> DataFrame:
         """Spread pieces over tasks, evenly by bytes, and run `function` on each task's refs."""
+        # By this name Spark's plans and its UI call it.
+        function.__name__ = function.func.__name__  # type: ignore[attr-defined]
         bins = balanced(pieces, self._tasks(pieces))
         rows = [piece.row(task) for task, members in enumerate(bins) for piece in members]
         refs = self.spark.createDataFrame(pa.Table.from_pylist(rows, REFS_SCHEMA))
