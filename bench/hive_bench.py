@@ -26,8 +26,8 @@ from engine.hive.upkeep import rollback
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=1024)
-    parser.add_argument("--partitions", type=int, default=8)
-    parser.add_argument("--files", type=int, default=100, help="in each partition")
+    parser.add_argument("--partitions", type=int, default=12)
+    parser.add_argument("--files", type=int, default=50, help="in each partition")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="txlog-hive-bench-"))
     try:
@@ -64,6 +64,8 @@ def _measure(folder: Path, megabytes: int, partitions: int, files: int) -> None:
     spark.sql("MSCK REPAIR TABLE t")
     doors = Doors(Files(spark), Catalog(spark), lambda: int(time.time() * 1000))
     print(f"{size / MIB:,.0f} MB in {partitions} partitions of {files} files")
+    compact(doors, doors.catalog.table("default", "t"), Options(where="p < 2"))  # warms the JVM
+    rollback(doors, doors.catalog.table("default", "t"))
     seconds = {}
     for parallelism in (1, 2):
         with _Peak() as peak:

@@ -23,6 +23,7 @@ class Lake:
 
     def __init__(self, spark, folder: Path) -> None:
         self.spark, self.folder = spark, folder
+        self._reader = spark.newSession()
 
     def sql(self, statement: str):
         return self.spark.sql(statement)
@@ -67,7 +68,9 @@ class Lake:
         return sorted((tuple(row) for row in found), key=repr)
 
     def count(self, name: str) -> int:
-        return self.spark.newSession().table(f"lake.`{name}`").count()
+        """Return how many rows a session sees that remembers nothing of the table's files."""
+        self._reader.catalog.refreshTable(f"lake.`{name}`")
+        return self._reader.table(f"lake.`{name}`").count()
 
     def content(self, name: str):
         return fingerprint(self.spark.newSession().table(f"lake.`{name}`"))
