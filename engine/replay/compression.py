@@ -1,12 +1,16 @@
-"""From the bytes of a log file to its plain JSON bytes, never more of them than allowed.
+"""Between the bytes of a log file and its plain JSON bytes, never more of them than allowed.
 
-A file is plain, or `0x01` + codec + payload, or (later native writers) raw gzip.
+A file is plain, or `0x01` + codec + payload, or (later native writers) raw gzip. We write the
+first two: the raw form is unreadable to the engines that came before it.
 """
 
 from __future__ import annotations
 
+import gzip
+import time
 import zlib
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 MAGIC: Final = b"\x01"
 GZIP_MAGIC: Final = b"\x1f\x8b"
 DEFAULT_LIMIT_BYTES: Final = 512 * 1024 * 1024
+DEFAULT_LEVEL: Final = 6
+PLAIN_BELOW_BYTES: Final = 1024
 
 _STEP: Final = 1 << 20
 _MORE: Final = 0x80  # the bit of a varint byte that says another follows
@@ -64,6 +70,60 @@ def decode(data: bytes, path: str, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> by
         ) from None
     except (zlib.error, pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise UnreadableLogFileError(path, f"damaged {name} data: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The bytes to write for a log file, and what it took to make them.
+
+    `codec` is what the bytes are in: `none` where they stayed plain.
+    """
+
+    data: bytes
+    codec: str
+    original_bytes: int
+    seconds: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller than plain; 1 for a file that stayed plain."""
+        return self.original_bytes / len(self.data) if self.data else 1.0
+
+    def metrics(self) -> dict[str, Any]:
+        """Return codec, sizes, ratio and seconds under the names reports use."""
+        return {
+            "codec": self.codec,
+            "originalBytes": self.original_bytes,
+            "compressedBytes": len(self.data),
+            "ratio": round(self.ratio, 3),
+            "seconds": round(self.seconds, 6),
+        }
+
+
+def encode(
+    data: bytes,
+    codec: str = "gzip",
+    level: int = DEFAULT_LEVEL,
+    plain_below_bytes: int = PLAIN_BELOW_BYTES,
+) -> Encoded:
+    """Return the bytes to write: header and payload, or `data` itself where that is no larger.
+
+    Files under `plain_below_bytes` stay plain, whatever the codec: there is nothing to win. The
+    level is gzip's, 0 to 9. Raises ValueError for another level or an unknown codec.
+    """
+    if codec not in {"none", *_PACKERS}:
+        raise ValueError(f"unknown codec {codec!r}; use none or {', '.join(_PACKERS)}")
+    if not 0 <= level <= _GZIP_BEST:
+        raise ValueError(f"gzip level {level}; use 0 to {_GZIP_BEST}")
+    if codec == "none" or len(data) < plain_below_bytes:
+        return Encoded(data, "none", len(data), 0.0)
+    started = time.perf_counter()
+    byte, pack = _PACKERS[codec]
+    packed = MAGIC + bytes([byte]) + pack(data, level)
+    seconds = time.perf_counter() - started
+    if len(packed) >= len(data):
+        return Encoded(data, "none", len(data), seconds)
+    return Encoded(packed, codec, len(data), seconds)
 
 
 def is_compressed(data: bytes) -> bool:
@@ -128,4 +188,31 @@ _CODECS: Final[dict[int, tuple[str, Callable[[bytes, int], bytes]]]] = {
     0x02: ("zstd", _stream("zstd")),
     0x03: ("lz4", _stream("lz4")),
     0x04: ("snappy", _unsnap),
+}
+
+
+def _gzip(data: bytes, level: int) -> bytes:
+    return gzip.compress(data, level, mtime=0)  # the same actions make the same bytes
+
+
+def _framed(codec: str) -> Callable[[bytes, int], bytes]:
+    def pack(data: bytes, _: int) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, codec) as stream:
+            stream.write(data)
+        return bytes(sink.getvalue().to_pybytes())
+
+    return pack
+
+
+def _snap(data: bytes, _: int) -> bytes:
+    return bytes(pa.compress(data, codec="snappy", asbytes=True))
+
+
+_GZIP_BEST: Final = 9
+_PACKERS: Final[dict[str, tuple[int, Callable[[bytes, int], bytes]]]] = {
+    "gzip": (0x01, _gzip),
+    "zstd": (0x02, _framed("zstd")),
+    "lz4": (0x03, _framed("lz4")),
+    "snappy": (0x04, _snap),
 }
