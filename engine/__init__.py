@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from engine.config import Config
     from engine.errors import ReplayError
     from engine.snapshot import Snapshot
-    from engine.table import TableLog, open_log
+    from engine.table import TableLog, create_log, open_log
 
-__all__ = ["Config", "ReplayError", "Snapshot", "TableLog", "open_log"]
+__all__ = ["Config", "ReplayError", "Snapshot", "TableLog", "create_log", "open_log"]
 
 _HOMES = {
     "Config": "engine.config",
     "ReplayError": "engine.errors",
     "Snapshot": "engine.snapshot",
     "TableLog": "engine.table",
+    "create_log": "engine.table",
     "open_log": "engine.table",
 }
 

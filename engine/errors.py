@@ -205,6 +205,103 @@ class CatalogManagedError(UnsupportedProtocolError):
     code = "CATALOG_MANAGED"
 
 
+# --- writing -----------------------------------------------------------------------------------
+
+
+class TableExistsError(ReplayError):
+    """A table was to be created where there is one already."""
+
+    code = "TABLE_EXISTS"
+
+    def __init__(self, table: str) -> None:
+        super().__init__(f"{table}: there is a table here already; open it instead")
+        self.table = table
+
+
+class InvalidCommitError(ReplayError):
+    """What was to be committed breaks a rule. Nothing was written."""
+
+    code = "INVALID_COMMIT"
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(f"{table}: nothing was committed: {reason}")
+        self.table, self.reason = table, reason
+
+
+class AppendOnlyError(InvalidCommitError):
+    """The table's files may not be removed."""
+
+    code = "APPEND_ONLY"
+
+
+class SchemaChangeError(InvalidCommitError):
+    """A commit would change the schema in a way nobody asked for, or that its files do not bear."""
+
+    code = "SCHEMA_CHANGE"
+
+
+class UnsupportedActionError(InvalidCommitError):
+    """The log's format has no such action."""
+
+    code = "UNSUPPORTED_ACTION"
+
+
+class UnsupportedWriterError(UnsupportedProtocolError):
+    """The table asks for a writer that txlog is not."""
+
+    code = "UNSUPPORTED_WRITER"
+
+
+class ConflictError(ReplayError):
+    """Another writer's commit and ours cannot both stand. Ours was not written."""
+
+    code = "CONFLICT"
+
+    def __init__(self, table: str, version: int, reason: str) -> None:
+        super().__init__(
+            f"{table}: not committed: version {version}, by another writer, {reason}; "
+            "read the table again and decide anew"
+        )
+        self.table, self.version, self.reason = table, version, reason
+
+
+class ConcurrentAppendError(ConflictError):
+    """Another writer added files to what this commit had read."""
+
+    code = "CONCURRENT_APPEND"
+
+
+class ConcurrentDeleteError(ConflictError):
+    """Another writer removed files that this commit had read, or removes too."""
+
+    code = "CONCURRENT_DELETE"
+
+
+class MetadataChangedError(ConflictError):
+    """Another writer changed the table's metadata."""
+
+    code = "METADATA_CHANGED"
+
+
+class ProtocolChangedError(ConflictError):
+    """Another writer changed the table's protocol."""
+
+    code = "PROTOCOL_CHANGED"
+
+
+class ContentionError(ReplayError):
+    """Other writers were faster, every time."""
+
+    code = "CONTENTION"
+
+    def __init__(self, table: str, attempts: int, version: int) -> None:
+        super().__init__(
+            f"{table}: not committed: other writers were faster {attempts} times, up to version "
+            f"{version}; try again, or raise spark.indextables.transaction.retry.maxAttempts"
+        )
+        self.table, self.attempts, self.version = table, attempts, version
+
+
 # --- storage, options --------------------------------------------------------------------------
 
 

@@ -11,7 +11,9 @@ class LogFormat:
     """What a reader must know of a log format before it reads a byte of it.
 
     A table without a protocol action has `default_protocol`, where that is not None; otherwise
-    such a table is refused. Reader features outside `reader_features` are refused by name.
+    such a table is refused. Reader features outside `reader_features` are refused by name, and so
+    are, before a commit, writer features outside `writer_features`. `new_protocol` is that of a
+    table we create, and `provider` what its files are said to be.
     """
 
     name: str
@@ -20,6 +22,11 @@ class LogFormat:
     max_reader_version: int
     feature_reader_version: int
     reader_features: frozenset[str]
+    new_protocol: tuple[int, int]
+    provider: str
+    max_writer_version: int
+    feature_writer_version: int
+    writer_features: frozenset[str]
     catalog_features: frozenset[str]
     compressed_commits: bool
     checkpoint_directory: str | None
@@ -58,6 +65,20 @@ DELTA: Final = LogFormat(
             "geospatial",
         }
     ),
+    new_protocol=(1, 2),
+    provider="parquet",
+    max_writer_version=7,
+    feature_writer_version=7,
+    # The first line is handled; the second is allowed in the list, and refused where it is in
+    # use: see `engine.commit.writable`.
+    writer_features=frozenset(
+        {
+            *("appendOnly", "deletionVectors", "domainMetadata", "inCommitTimestamp"),
+            *("timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"),
+            *("invariants", "checkConstraints", "generatedColumns", "changeDataFeed"),
+            *("columnMapping", "identityColumns"),
+        }
+    ),
     catalog_features=frozenset({"catalogManaged", "catalogOwned-preview"}),
     compressed_commits=False,
     checkpoint_directory=None,
@@ -79,6 +100,16 @@ INDEXTABLES: Final = LogFormat(
             "footerOffsets",
             "multiPartCheckpoint",
             "schemaDeduplication",
+        }
+    ),
+    new_protocol=(2, 2),
+    provider="indextables",
+    max_writer_version=4,
+    feature_writer_version=1,
+    writer_features=frozenset(
+        {
+            *("skippedFiles", "extendedMetadata", "footerOffsets", "multiPartCheckpoint"),
+            *("schemaDeduplication", "checkpoint", "optimizeWrite"),
         }
     ),
     catalog_features=frozenset(),

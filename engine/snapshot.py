@@ -254,7 +254,7 @@ def load_snapshot(
         return Snapshot(
             directory=directory,
             segment=segment,
-            state=_complete(state, segment, config),
+            state=complete(state, segment, config),
             engine=name,
             config=config,
             fallbacks=used.fallbacks + segment.fallbacks + skipped,
@@ -265,6 +265,21 @@ def load_snapshot(
         )
     assert first_damage is not None
     raise first_damage
+
+
+def complete(state: State, segment: LogSegment, config: Config) -> State:
+    """Return the state with a protocol it may be read by; refuse one without metaData."""
+    default = segment.log_format.default_protocol
+    if state.protocol is None:
+        if default is None:
+            raise MissingProtocolError(segment.directory, segment.version)
+        reader, writer = default
+        state = state.with_protocol({"minReaderVersion": reader, "minWriterVersion": writer})
+    if config[PROTOCOL_CHECK_ENABLED]:
+        check_protocol(state.protocol, segment.log_format, segment.directory)
+    if state.metadata is None:
+        raise MissingMetadataError(segment.directory, segment.version)
+    return state
 
 
 def _segments(
@@ -302,21 +317,6 @@ def _culprit(segment: LogSegment, damage: UnreadableLogFileError) -> str | None:
     if isinstance(damage, CorruptCheckpointError) and segment.checkpoint is not None:
         return segment.checkpoint.name
     return None
-
-
-def _complete(state: State, segment: LogSegment, config: Config) -> State:
-    """Return the state with a protocol it may be read by; refuse one without metaData."""
-    default = segment.log_format.default_protocol
-    if state.protocol is None:
-        if default is None:
-            raise MissingProtocolError(segment.directory, segment.version)
-        reader, writer = default
-        state = state.with_protocol({"minReaderVersion": reader, "minWriterVersion": writer})
-    if config[PROTOCOL_CHECK_ENABLED]:
-        check_protocol(state.protocol, segment.log_format, segment.directory)
-    if state.metadata is None:
-        raise MissingMetadataError(segment.directory, segment.version)
-    return state
 
 
 def _keys(files: pa.Table) -> pa.ChunkedArray:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from engine.config import ENGINE, SETTINGS, Config
-from engine.errors import VersionNotFoundError
+from engine.commit.cache import CacheCounts, VersionCache, rated
+from engine.commit.create import TableSpec, create
+from engine.commit.follow import Follower
+from engine.commit.writing import Hook, Writing
+from engine.config import (
+    CACHE_ENABLED,
+    CACHE_EXPIRATION_SECONDS,
+    CACHE_MAX_BYTES,
+    CACHE_MAX_ENTRIES,
+    ENGINE,
+    MAX_STALENESS_MS,
+    SETTINGS,
+    Config,
+)
+from engine.errors import LogNotFoundError, TableExistsError, VersionNotFoundError
+from engine.formats import by_name
 from engine.log.listing import Listing, LogDirectory, find_log, list_latest, list_log
 from engine.log.paths import FileKind, TransactionFileRef
 from engine.log.segment import LogSegment, latest_version
@@ -21,6 +36,7 @@ from engine.replay.cache import invalidate
 from engine.replay.commits import commit_actions, commit_infos, in_commit_timestamp
 from engine.replay.engines import Engines
 from engine.replay.heads import Head, read_head
+from engine.replay.state import LocalState
 from engine.snapshot import Snapshot, Watch, load_snapshot
 from engine.storage import open_storage
 
@@ -30,7 +46,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from engine.log.listing import Listing, LogDirectory
     from engine.log.segment import Fallback
     from engine.replay import Progress
     from engine.replay.lines import LineAction
@@ -64,8 +79,52 @@ def open_log(
     return TableLog(directory, config, listing, spark)
 
 
-class TableLog:
-    """The log of one table. Cheap to open; every question looks at the storage again."""
+def create_log(  # noqa: PLR0913
+    table: str,
+    schema: Any,
+    partition_columns: Sequence[str] = (),
+    *,
+    configuration: Mapping[str, str] | None = None,
+    log_format: str = "delta",
+    name: str | None = None,
+    config: Config | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    exist_ok: bool = False,
+    dry_run: bool = False,
+) -> TableLog:
+    """Create a table: write version 0 of its log, and open it.
+
+    `schema` is the text of Spark's JSON, the object it stands for, a StructType or an Arrow
+    schema. With `exist_ok`, a table that is there already is opened as it is. Raises
+    TableExistsError, and InvalidCommitError where the table could not be.
+    """
+    config = config or Config()
+    storage, root = open_storage(table, storage_options, config)
+    try:
+        found, listing = find_log(storage, root)
+    except LogNotFoundError:
+        pass
+    else:
+        if listing.refs and not exist_ok:
+            raise TableExistsError(found.table_url)
+        if listing.refs:
+            return TableLog(found, config, listing)
+    directory = LogDirectory(storage, root, by_name(log_format))
+    spec = TableSpec(schema, tuple(partition_columns), dict(configuration or {}), name)
+    try:
+        create(directory, spec, config, time.time_ns() // 1_000_000, dry_run=dry_run)
+    except TableExistsError:
+        if not exist_ok:
+            raise
+    listing = Listing((), 0) if dry_run else list_latest(directory)
+    return TableLog(directory, config, listing)
+
+
+class TableLog(Writing):
+    """The log of one table. Cheap to open; every question looks at the storage again.
+
+    What was read stays, and only what is new is read; snapshots never change.
+    """
 
     def __init__(
         self,
@@ -79,6 +138,12 @@ class TableLog:
         self._fresh: Listing | None = listing
         self.spark = spark
         self._counts: dict[str, int] = {}
+        self._cache_counts = CacheCounts()
+        self._follower = Follower(directory, config, self._load_latest)
+        self._versions = VersionCache(
+            config[CACHE_MAX_ENTRIES], config[CACHE_MAX_BYTES], config[CACHE_EXPIRATION_SECONDS]
+        )
+        self.hooks: list[Hook] = []
 
     def snapshot(
         self,
@@ -87,8 +152,13 @@ class TableLog:
         timestamp: datetime | None = None,
         engine: str | None = None,
         progress: Watch | None = None,
+        max_staleness: timedelta | None = None,
     ) -> Snapshot:
         """Return the table's state at a version, at a moment, or at the latest version.
+
+        The latest is what this log knows and the commits that are new since; with
+        `max_staleness`, what it knew that long ago will do. An `engine` asked for by name
+        replays from the files.
 
         `progress` is told of the segment before it is read, and returns what is then called
         with the bytes of each file as it is done. Raises VersionNotFoundError, and whatever
@@ -98,11 +168,17 @@ class TableLog:
             raise ValueError("give a version or a timestamp, not both")
         if timestamp is not None:
             version = self.version_at(timestamp)
-        listing = self.listing(version)
-        engines = Engines(engine or self.config[ENGINE], self.spark, self._count)
-        return load_snapshot(
-            self.directory, listing, version, engines.replay, self.config, progress
-        )
+        is_kept = engine is None and progress is None and self.config[CACHE_ENABLED]
+        if not is_kept or self.config[ENGINE] not in {"auto", "local"}:
+            return self._load(version, engine, progress)
+        if max_staleness is None:
+            staleness_ms = self.config[MAX_STALENESS_MS]
+        else:
+            staleness_ms = max_staleness // timedelta(milliseconds=1)
+        latest = self._follower.snapshot(self._cache_counts, staleness_ms)
+        if version is None or version == latest.version:
+            return latest
+        return self._older(version, str(latest.metadata.get("id")))
 
     def head(self, version: int | None = None) -> Head:
         """Return the protocol and metaData of a version, or of the latest, without a full replay.
@@ -118,11 +194,13 @@ class TableLog:
         found = load_snapshot(self.directory, self.listing(version), version, run, self.config)
         return Head(found.version, found.protocol, found.metadata)
 
-    def cache_stats(self) -> dict[str, float]:
-        """Return how often parsed files were found in the executors' caches by this log."""
+    def cache_stats(self) -> dict[str, Any]:
+        """Return how often parsed files were found in the executors' caches by this log.
+
+        Under `caches`, the same figures for what this process keeps of the log.
+        """
         hits, misses = self._counts.get("cacheHits", 0), self._counts.get("cacheMisses", 0)
-        rate = hits / (hits + misses) if hits + misses else 0.0
-        return {"hits": hits, "misses": misses, "hitRate": rate}
+        return {**rated(hits, misses), "caches": self._cache_counts.stats()}
 
     def invalidate_caches(self, *, everywhere: bool = False) -> None:
         """Forget what was parsed of this table, or of all tables, before the next read.
@@ -131,6 +209,8 @@ class TableLog:
         it, and drops what is older before it reads.
         """
         invalidate(self.directory.table_url, everywhere=everywhere)
+        self._follower.forget()
+        self._versions.clear()
 
     def version_at(self, moment: datetime) -> int:
         """Return the version that was the latest at `moment` (UTC where it has no zone)."""
@@ -230,6 +310,28 @@ class TableLog:
     def diff(self, old: int, new: int) -> tuple[pa.Table, pa.Table]:
         """Return the files live at `new` and not at `old`, and those live at `old` only."""
         return self.snapshot(old).diff(self.snapshot(new))
+
+    def _load_latest(self, engine: str | None) -> Snapshot:
+        self._versions.clear()
+        return self._load(None, engine, None)
+
+    def _load(self, version: int | None, engine: str | None, progress: Watch | None) -> Snapshot:
+        listing = self.listing(version)
+        engines = Engines(engine or self.config[ENGINE], self.spark, self._count)
+        return load_snapshot(
+            self.directory, listing, version, engines.replay, self.config, progress
+        )
+
+    def _older(self, version: int, table_id: str) -> Snapshot:
+        kept = self._versions.get(version)
+        if kept is not None and str(kept.metadata.get("id")) == table_id:
+            self._cache_counts.hit("snapshots")
+            return kept
+        self._cache_counts.miss("snapshots")
+        snapshot = self._load(version, None, None)
+        if isinstance(snapshot.state, LocalState):
+            self._versions.put(snapshot)
+        return snapshot
 
     def _latest(self) -> Listing:
         listing, self._fresh = self._fresh, None

@@ -37,7 +37,7 @@ def commit_infos(
     names = {directory.file(ref.path): ref for ref in refs}
     for path, data in directory.storage.read_many(list(names)):
         ref = names[path]
-        yield ref, _commit_info(_plain(directory, data, ref, config), ref)
+        yield ref, commit_info_of(_plain(directory, data, ref, config), ref)
 
 
 def in_commit_timestamp(
@@ -50,13 +50,8 @@ def in_commit_timestamp(
     return None
 
 
-def _plain(directory: LogDirectory, data: bytes, ref: TransactionFileRef, config: Config) -> bytes:
-    if not directory.log_format.compressed_commits:
-        return data
-    return decode(data, ref.path, config[MAX_DECOMPRESSED_BYTES])
-
-
-def _commit_info(data: bytes, ref: TransactionFileRef) -> dict[str, Any]:
+def commit_info_of(data: bytes, ref: TransactionFileRef) -> dict[str, Any]:
+    """Return the commitInfo in the plain bytes of a commit, `{}` where it has none."""
     at = data.find(b'"commitInfo"')
     while at >= 0:
         start = data.rfind(b"\n", 0, at) + 1
@@ -69,3 +64,9 @@ def _commit_info(data: bytes, ref: TransactionFileRef) -> dict[str, Any]:
             return info if isinstance(info, dict) else {}
         at = data.find(b'"commitInfo"', start + len(line))
     return {}
+
+
+def _plain(directory: LogDirectory, data: bytes, ref: TransactionFileRef, config: Config) -> bytes:
+    if not directory.log_format.compressed_commits:
+        return data
+    return decode(data, ref.path, config[MAX_DECOMPRESSED_BYTES])

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A file as a listing shows it."""
+    """A file as a listing shows it. `etag` is empty where the storage has none."""
 
     path: str
     size: int
     modification_time_ms: int
+    etag: str = ""
 
     @property
     def name(self) -> str:

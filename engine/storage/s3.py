@@ -61,6 +61,7 @@ class S3Storage(RemoteStorage):
                     f"{bucket}/{found['Key']}",
                     found["Size"],
                     round(found["LastModified"].timestamp() * 1000),
+                    found.get("ETag", "").strip('"'),
                 )
                 for found in page.get("Contents", ())
                 if found["Key"][len(prefix) :] >= (name or "\0")

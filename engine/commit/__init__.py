@@ -1,0 +1,1 @@
+"""What do we add to a log?"""

@@ -1,0 +1,213 @@
+"""What may be done to a table? Each change knows what it relies on and how to build itself.
+
+`build` is called at every attempt with the version it is to follow: what a change removes, counts
+or raises is read anew each time, so that nothing of another writer's is left half-done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.actions import STRING_MAP
+from engine.commit.conflicts import Reads, file_key
+from engine.commit.schema import refuse_breaking, refuse_missing, schema_text
+from engine.commit.serialize import Action, Body
+from engine.commit.writable import used_features
+from engine.errors import (
+    ConcurrentDeleteError,
+    InvalidCommitError,
+    SchemaChangeError,
+    UnsupportedWriterError,
+)
+from engine.replay.keys import canonical_path
+
+if TYPE_CHECKING:
+    from engine.commit.follow import View
+    from engine.snapshot import Snapshot
+
+_CLOCK: Final = "delta.enableInCommitTimestamps"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of a table.
+
+    `given` is what the caller named and others may contradict. `txn` makes it happen once.
+    """
+
+    operation: str
+    build: Callable[[View], Body]
+    given: Sequence[Action] = ()
+    reads: Reads = field(default_factory=Reads)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    txn: tuple[str, int] | None = None
+    needs_files: bool = False
+    schema_change: bool = False
+    read_version: int | None = None
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether it adds, and relies on nothing it read."""
+        kinds = {kind for action in self.given for kind in action}
+        reads_nothing = self.reads == Reads() and not self.needs_files
+        return reads_nothing and kinds <= {"add", "txn"}
+
+
+def wrapped(kind: str, values: Iterable[Mapping[str, Any]], **defaults: Any) -> list[Action]:
+    """Return actions of one kind from bare values or from whole actions, with defaults."""
+    found: list[Action] = []
+    for value in values:
+        inner = value[kind] if set(value) == {kind} and isinstance(value[kind], Mapping) else value
+        found.append({kind: {**defaults, **inner}})
+    return found
+
+
+def of_actions(actions: Sequence[Action], **options: Any) -> Change:
+    """Return the change that commits these actions as they are."""
+    head = any(kind not in {"add", "txn", "mergeskip"} for action in actions for kind in action)
+    reads = options.pop("reads", None) or Reads()
+    reads = replace(reads, head=reads.head or head)
+    return Change(build=lambda _: Body(actions), given=actions, reads=reads, **options)
+
+
+def removing(paths: Sequence[str], table: str, **options: Any) -> Change:
+    """Return the change that removes live files by their paths."""
+    if isinstance(paths, str):
+        raise TypeError("give a list of paths")
+    wanted = {canonical_path(path, table): path for path in paths}
+    first_version: list[int] = []
+
+    def build(view: View) -> Body:
+        first_version.append(view.version)
+        snapshot = _files_of(view)
+        rows = _rows_of(snapshot, set(wanted), table)
+        found = {canonical_path(path, table) for path in rows["path"].to_pylist()}
+        for missing in (path for key, path in wanted.items() if key not in found):
+            if len(first_version) > 1:
+                raise ConcurrentDeleteError(
+                    table, view.version, f"or one before it, removed {missing}"
+                )
+            raise InvalidCommitError(
+                table, f"{missing} is not a live file of version {view.version}"
+            )
+        return Body(removed=rows)
+
+    return Change("DELETE", build, reads=Reads(head=True), needs_files=True, **options)
+
+
+def overwriting(adds: Sequence[Action], table: str, where: str | None, **options: Any) -> Change:
+    """Return the change that puts `adds` in the place of all live files, or of those `where` keeps.
+
+    A file that is live and is added again is replaced by its add: a key has one action a commit.
+    """
+
+    def build(view: View) -> Body:
+        snapshot = _files_of(view)
+        files = snapshot.files(where)
+        if where is not None:
+            _refuse_outside(adds, snapshot, where, table)
+        again = {file_key(action["add"], table) for action in adds}
+        if again:
+            paths = pa.array({path for path, _ in again}, pa.string())
+            maybe = pc.is_in(files["path"], value_set=paths)
+            keep = [
+                not hit or (canonical_path(path, table), unique) not in again
+                for hit, path, unique in zip(
+                    maybe.to_pylist(), files["path"].to_pylist(), files["dvId"].to_pylist(),
+                    strict=True,
+                )
+            ] if pc.any(maybe).as_py() else None  # fmt: skip
+            files = files if keep is None else files.filter(pa.array(keep, pa.bool_()))
+        return Body(adds, files)
+
+    return Change("WRITE", build, given=adds, reads=Reads(head=True), needs_files=True, **options)
+
+
+def updating_metadata(
+    table: str,
+    *,
+    schema: Any = None,
+    configuration: Mapping[str, str | None] | None = None,
+    name: str | None = None,
+    description: str | None = None,
+) -> Change:
+    """Return the change of a table's metadata. A property set to None is dropped."""
+    try:
+        text = None if schema is None else schema_text(schema)
+    except ValueError as error:
+        raise SchemaChangeError(table, str(error)) from None
+
+    def build(view: View) -> Body:
+        metadata = dict(view.metadata)
+        if text is not None:
+            try:
+                refuse_breaking(str(metadata.get("schemaString")), text)
+                refuse_missing(metadata.get("partitionColumns") or (), text)
+            except ValueError as error:
+                raise SchemaChangeError(table, str(error)) from None
+            metadata["schemaString"] = text
+        merged = {**view.configuration, **(configuration or {})}
+        metadata["configuration"] = {k: v for k, v in merged.items() if v is not None}
+        changed_clock = merged.get(_CLOCK) != view.configuration.get(_CLOCK)
+        if changed_clock:
+            raise InvalidCommitError(table, f"{_CLOCK} can only be set when a table is created")
+        metadata.update({k: v for k, v in (("name", name), ("description", description)) if v})
+        for feature, where in used_features(metadata):
+            needs = f"would use the writer feature {feature} ({where}), which txlog does not write"
+            raise UnsupportedWriterError(table, needs)
+        return Body([{"metaData": metadata}])
+
+    parameters = {"properties": dict(configuration or {}), "schemaChanged": text is not None}
+    operation = "SET TBLPROPERTIES" if text is None else "CHANGE COLUMNS"
+    return Change(
+        operation, build, reads=Reads(head=True), parameters=parameters, schema_change=True
+    )
+
+
+def upgrading(
+    table: str, reader: int, writer: int, features: Sequence[str], reader_features: Sequence[str]
+) -> Change:
+    """Return the change that raises the protocol; what the table has already, it keeps."""
+
+    def build(view: View) -> Body:
+        old = view.protocol
+        new = {
+            "minReaderVersion": max(old.get("minReaderVersion") or 1, reader),
+            "minWriterVersion": max(old.get("minWriterVersion") or 1, writer),
+        }
+        for name, more in (("readerFeatures", reader_features), ("writerFeatures", features)):
+            listed = sorted({*(old.get(name) or ()), *more})
+            if listed:
+                new[name] = listed
+        same = {key: value for key, value in old.items() if value is not None}
+        return Body() if new == same else Body([{"protocol": new}])
+
+    parameters = {"minReaderVersion": reader, "minWriterVersion": writer}
+    return Change("UPGRADE PROTOCOL", build, parameters=parameters)
+
+
+def _files_of(view: View) -> Snapshot:
+    assert view.snapshot is not None, "the change said that it needs files"
+    return view.snapshot
+
+
+def _rows_of(snapshot: Snapshot, wanted: set[str], table: str) -> pa.Table:
+    files = snapshot.files()
+    paths = pc.replace_substring_regex(files["path"], "^file:/+", "/")
+    spellings = wanted | {f"{table.rstrip('/')}/{path}" for path in wanted}
+    return files.filter(pc.is_in(paths, value_set=pa.array(spellings, pa.string())))
+
+
+def _refuse_outside(adds: Sequence[Action], snapshot: Snapshot, where: str, table: str) -> None:
+    if not adds:
+        return
+    values = pa.array([action["add"].get("partitionValues") for action in adds], STRING_MAP)
+    mask = snapshot.predicate(where).mask(values).to_pylist()
+    outside = [action["add"]["path"] for action, ok in zip(adds, mask, strict=True) if not ok]
+    if outside:
+        raise InvalidCommitError(table, f"{outside[0]} is not in what is replaced, {where!r}")

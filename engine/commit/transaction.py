@@ -1,0 +1,227 @@
+"""How does a change become a version? Optimistically: build, check, put if absent, or rebase.
+
+A commit is one file that appears whole or not at all. When another writer was faster, what it
+wrote is read, the change is checked against it and built anew on top.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.commit import conflicts, validate
+from engine.commit.serialize import Body, commit_bytes, engine_info
+from engine.config import RETRY_BASE_DELAY_MS, RETRY_MAX_ATTEMPTS, RETRY_MAX_DELAY_MS
+from engine.errors import (
+    AlreadyExistsError,
+    ContentionError,
+    InvalidCommitError,
+    MetadataChangedError,
+)
+from engine.log.paths import commit_name
+from engine.log.timestamps import in_commit_start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from engine.commit.cache import CacheCounts
+    from engine.commit.changes import Change
+    from engine.commit.follow import Follower, View
+    from engine.config import Config
+
+_logger: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What became of a change.
+
+    `is_new` is false where there was nothing to write: the txn is in the log already, or the
+    table is as asked; `version` is then the latest. `hook_failures` names hooks that failed.
+    """
+
+    version: int
+    is_new: bool
+    reason: str = ""
+    txn_id: str = ""
+    operation: str = ""
+    num_added: int = 0
+    num_removed: int = 0
+    attempts: int = 1
+    seconds: float = 0.0
+    compression: Mapping[str, Any] = field(default_factory=dict)
+    hook_failures: tuple[str, ...] = ()
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the commands print with --json."""
+        return {
+            "version": self.version,
+            "committed": self.is_new,
+            **({"reason": self.reason} if self.reason else {}),
+            "operation": self.operation,
+            "txnId": self.txn_id,
+            "numAdded": self.num_added,
+            "numRemoved": self.num_removed,
+            "attempts": self.attempts,
+            "seconds": round(self.seconds, 6),
+            "compression": dict(self.compression),
+            **({"hookFailures": list(self.hook_failures)} if self.hook_failures else {}),
+        }
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time and chance, as a commit needs them."""
+
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    sleep: Callable[[float], None] = time.sleep
+    jitter: Callable[[float, float], float] = random.uniform
+
+
+def commit(
+    follower: Follower,
+    change: Change,
+    counts: CacheCounts,
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+) -> Committed:
+    """Write a change as the next version, however many others write too.
+
+    With `dry_run` everything is checked and nothing is written. Raises what `validate.check` and
+    `conflicts.check` raise, and ContentionError when others were faster at every attempt.
+    """
+    started = time.perf_counter()
+    table, txn_id = follower.directory.table_url, str(uuid.uuid4())
+    attempts = follower.config[RETRY_MAX_ATTEMPTS]
+    view = follower.view(counts, files=change.needs_files)
+    seen = view.version if change.read_version is None else change.read_version
+    if seen > view.version:
+        raise InvalidCommitError(table, f"it read version {seen}; the latest is {view.version}")
+    for attempt, delay in enumerate(_delays(follower.config, clock), 1):
+        if done := _already(change, view):
+            return done
+        if view.version > seen:
+            winners = follower.commits(seen + 1, view.version)
+            conflicts.check(winners, change.given, change.reads, table)
+        body = _checked(change, view, follower, is_rebased=view.version > seen)
+        if not body.actions and not body.removes and change.txn is None:
+            return _nothing(change, view)
+        seen = view.version
+        now_ms = clock.now_ms()
+        info = _commit_info(change, body, view, txn_id, now_ms)
+        encoded = commit_bytes(info, body, follower.directory.log_format, follower.config, now_ms)
+        try:
+            if not dry_run:
+                path = follower.directory.file(commit_name(view.version + 1))
+                follower.directory.storage.write_new(path, encoded.data)
+        except AlreadyExistsError:
+            _logger.info("%s: version %d was taken", table, view.version + 1)
+            if delay is None:
+                break
+            clock.sleep(delay)
+            view = follower.view(counts, files=change.needs_files)
+            continue
+        if not dry_run:
+            follower.wrote(view.version + 1, encoded.data)
+        return Committed(
+            version=view.version + 1,
+            is_new=not dry_run,
+            reason="dry run" if dry_run else "",
+            txn_id=txn_id,
+            operation=change.operation,
+            num_added=body.adds,
+            num_removed=body.removes,
+            attempts=attempt,
+            seconds=time.perf_counter() - started,
+            compression=encoded.metrics(),
+        )
+    raise ContentionError(table, attempts, view.version + 1)
+
+
+def _delays(config: Config, clock: Clock) -> Iterator[float | None]:
+    """Yield how long to wait after each attempt, None after the last."""
+    longest = config[RETRY_MAX_DELAY_MS]
+    for attempt in range(config[RETRY_MAX_ATTEMPTS] - 1):
+        delay = min(config[RETRY_BASE_DELAY_MS] * 2 ** min(attempt, 40), longest)
+        # Jitter, so that writers who collided do not come back together.
+        yield clock.jitter(delay / 2, delay) / 1000
+    yield None
+
+
+def _already(change: Change, view: View) -> Committed | None:
+    if change.txn is None:
+        return None
+    app, version = change.txn
+    known = (view.txns.get(app) or {}).get("version")
+    if known is None or known < version:
+        return None
+    reason = f"txn {app} is at {known} already; {version} was committed before"
+    return Committed(view.version, is_new=False, reason=reason, operation=change.operation)
+
+
+def _nothing(change: Change, view: View) -> Committed:
+    reason = "there is nothing to change"
+    return Committed(view.version, is_new=False, reason=reason, operation=change.operation)
+
+
+def _checked(change: Change, view: View, follower: Follower, *, is_rebased: bool) -> Body:
+    directory = follower.directory
+    body = change.build(view)
+    if change.txn is not None:
+        app, version = change.txn
+        txn = {"txn": {"appId": app, "version": version}}
+        body = Body([*body.actions, txn], body.removed)
+    try:
+        validate.check(
+            body,
+            view,
+            directory.log_format,
+            directory.table_url,
+            schema_change=change.schema_change,
+        )
+    except InvalidCommitError as error:
+        if not is_rebased:
+            raise
+        raise MetadataChangedError(
+            directory.table_url,
+            view.version,
+            f"or one before it, made this commit unfit: {error.reason}",
+        ) from error
+    return body
+
+
+def _commit_info(
+    change: Change, body: Body, view: View, txn_id: str, now_ms: int
+) -> dict[str, Any]:
+    own: dict[str, Any] = {}
+    if in_commit_start(view.configuration) is not None:
+        # It grows strictly, whatever the clocks do (PROTOCOL.md#in-commit-timestamps).
+        own["inCommitTimestamp"] = max(now_ms, (view.in_commit_timestamp or 0) + 1)
+    return {
+        **own,
+        "timestamp": own.get("inCommitTimestamp", now_ms),
+        "operation": change.operation,
+        "operationParameters": {k: _text(v) for k, v in change.parameters.items()},
+        "readVersion": view.version,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": change.is_blind,
+        "operationMetrics": {
+            "numAddedFiles": str(body.adds),
+            "numRemovedFiles": str(body.removes),
+        },
+        "engineInfo": engine_info(),
+        "txnId": txn_id,
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    import orjson
+
+    return orjson.dumps(value).decode()
