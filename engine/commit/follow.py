@@ -21,6 +21,7 @@ from engine.replay.advance import advance, singles_of
 from engine.replay.commits import commit_info_of
 from engine.replay.compression import decode
 from engine.replay.lines import LineAction, read_line, read_lines
+from engine.replay.parse import Parser
 from engine.replay.rules import STATE_KEYS
 from engine.replay.state import LocalState, Singles
 from engine.snapshot import Snapshot, complete
@@ -77,12 +78,13 @@ class _Known:
 class _Seen:
     """The last known commit: what tells it from a file that took its place.
 
-    Of a commit that we wrote the storage's time is not known, and its hash stands in for it.
+    Where the storage has a tag it is that: its clock may tick in seconds. Of a commit that we
+    wrote the storage's time is not known, and the hash of its bytes stands in for both.
     """
 
     size: int
     modification_time: int | None
-    md5: str = ""
+    tag: str = ""
 
 
 class Follower:
@@ -143,8 +145,7 @@ class Follower:
             if known is None or known.version != version - 1:
                 return
             self._take(known, _ref(version, len(data), time.time_ns() // 1_000_000), data)
-            md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
-            known.last = _Seen(len(data), None, md5)
+            known.last = _Seen(len(data), None, _md5(data))
 
     def commits(self, start: int, end: int) -> list[tuple[int, list[LineAction]]]:
         """Return the actions of an inclusive range of commits."""
@@ -198,7 +199,7 @@ class Follower:
             base=snapshot,
             waiting=[],
             singles=singles_of(snapshot.state),
-            last=_Seen(last.size, last.modification_time) if last else None,
+            last=_Seen(last.size, last.modification_time, last.etag) if last else None,
             in_commit_timestamp=snapshot.in_commit_timestamp() if has_clock else None,
         )
         return self._known
@@ -219,7 +220,9 @@ class Follower:
         refs: dict[int, TransactionFileRef] = {}
         last = None
         for file in found:
-            ref = parse_path(file.name, file.size, file.modification_time_ms, directory.log_format)
+            ref = parse_path(
+                file.name, file.size, file.modification_time_ms, directory.log_format, file.etag
+            )
             if ref is not None and ref.version == known.version and ref.kind is FileKind.COMMIT:
                 last = file
             elif ref is not None and ref.version > known.version and ref.kind in _PROOFS:
@@ -231,7 +234,7 @@ class Follower:
         if known.last is not None:
             if last is None or not self._is_same(known.last, last):
                 return None
-            known.last = _Seen(last.size, last.modification_time_ms)
+            known.last = _Seen(last.size, last.modification_time_ms, last.etag)
         if not refs:
             return []
         wanted = range(known.version + 1, max(refs) + 1)
@@ -245,17 +248,20 @@ class Follower:
             contents = [data for _, data in storage.read_many(paths)]
         except FileNotFoundError:
             return None
-        return list(zip(ordered, contents, strict=True))
+        newer = list(zip(ordered, contents, strict=True))
+        # Nobody builds on a commit that cannot be read, not even who needs none of its files.
+        Parser(directory.log_format, self.config[MAX_DECOMPRESSED_BYTES]).parse(newer)
+        return newer
 
     def _is_same(self, last: _Seen, file: FileInfo) -> bool:
         if file.size != last.size:
             return False
-        if last.modification_time is not None:
-            return file.modification_time_ms == last.modification_time
-        if file.etag == last.md5:
+        if last.tag and file.etag == last.tag:
             return True
-        data = self.directory.storage.read(file.path)
-        return hashlib.md5(data, usedforsecurity=False).hexdigest() == last.md5
+        if last.modification_time is None:
+            return _md5(self.directory.storage.read(file.path)) == last.tag
+        has_tags = bool(last.tag and file.etag)
+        return not has_tags and file.modification_time_ms == last.modification_time
 
     # --- taking in -----------------------------------------------------------------------------
 
@@ -266,7 +272,7 @@ class Follower:
             known.singles.enter(action.kind, (ref.version, action.ordinal), action.value)
         stamp = commit_info_of(plain, ref).get("inCommitTimestamp")
         known.in_commit_timestamp = stamp if isinstance(stamp, int) else None
-        known.last = _Seen(ref.size, ref.modification_time)
+        known.last = _Seen(ref.size, ref.modification_time, ref.etag)
         known.waiting.append((ref, data))
         known.waiting_bytes += len(plain)
         if known.waiting_bytes > _WAITING_BYTES:
@@ -308,6 +314,10 @@ _PROOFS: Final = frozenset(
         FileKind.CHECKPOINT_JSON,
     }
 )
+
+
+def _md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 def _ref(version: int, size: int, modification_time: int) -> TransactionFileRef:

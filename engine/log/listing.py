@@ -101,15 +101,15 @@ def list_log(directory: LogDirectory, start_version: int = 0) -> Listing:
         )
     except (FileNotFoundError, NotADirectoryError):
         raise LogNotFoundError(directory.table_url) from None
-    found = [(file.name, file.size, file.modification_time_ms) for file in files]
+    found = [(file.name, file.size, file.modification_time_ms, file.etag) for file in files]
     if below:
         _refuse_foreign_state(directory, names)
         if below in names:
             found += [
-                (f"{below}/{file.name}", file.size, file.modification_time_ms)
+                (f"{below}/{file.name}", file.size, file.modification_time_ms, "")
                 for file in storage.list_from(directory.file(below), start)
             ]
-    parsed = (parse_path(name, size, time, log_format) for name, size, time in found)
+    parsed = (parse_path(name, size, time, log_format, tag) for name, size, time, tag in found)
     refs = tuple(ref for ref in parsed if ref is not None)
     return Listing(refs, start_version, len(found) - len(refs))
 

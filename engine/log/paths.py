@@ -49,7 +49,8 @@ class TransactionFileRef:
     """A log file known by name, size and time only.
 
     `path` is relative to the log directory. The version of a compaction is its last;
-    `start_version` differs from `version` for compactions only.
+    `start_version` differs from `version` for compactions only. `etag` is the storage's, where it
+    has one, and told of commits only.
     """
 
     version: int
@@ -61,6 +62,7 @@ class TransactionFileRef:
     part: int = 1
     parts: int = 1
     unique: str = ""
+    etag: str = ""
 
     @property
     def is_json(self) -> bool:
@@ -113,14 +115,14 @@ _ASCII: Final = re.compile(r"[\x20-\x7e]+")
 
 
 def parse_path(
-    path: str, size: int, modification_time: int, log_format: LogFormat
+    path: str, size: int, modification_time: int, log_format: LogFormat, etag: str = ""
 ) -> TransactionFileRef | None:
     """Return the ref for `path`, or None when the file is not part of the log."""
     if path.startswith("00") and _COMMIT.fullmatch(path):
         # What nearly every file of a log is, and nothing else has this shape.
         version = int(path[:20])
         kind = FileKind.COMMIT
-        return TransactionFileRef(version, path, size, modification_time, kind, version)
+        return TransactionFileRef(version, path, size, modification_time, kind, version, etag=etag)
     if not _ASCII.fullmatch(path):
         return None
     for kind, pattern in _PATTERNS[log_format.name]:
