@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.cli_write import register
 from engine.report.options import (
     READ,
     AsJson,
@@ -368,6 +369,8 @@ def _snapshot(
         warn(str(fallback))
     return snapshot
 
+
+register(app, _open)
 
 if __name__ == "__main__":
     sys.exit(main())

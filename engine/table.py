@@ -175,10 +175,9 @@ class TableLog(Writing):
             staleness_ms = self.config[MAX_STALENESS_MS]
         else:
             staleness_ms = max_staleness // timedelta(milliseconds=1)
-        latest = self._follower.snapshot(self._cache_counts, staleness_ms)
-        if version is None or version == latest.version:
-            return latest
-        return self._older(version, str(latest.metadata.get("id")))
+        if version is not None:
+            return self._at(version)
+        return self._follower.snapshot(self._cache_counts, staleness_ms)
 
     def head(self, version: int | None = None) -> Head:
         """Return the protocol and metaData of a version, or of the latest, without a full replay.
@@ -322,9 +321,13 @@ class TableLog(Writing):
             self.directory, listing, version, engines.replay, self.config, progress
         )
 
-    def _older(self, version: int, table_id: str) -> Snapshot:
-        kept = self._versions.get(version)
-        if kept is not None and str(kept.metadata.get("id")) == table_id:
+    def _at(self, version: int) -> Snapshot:
+        latest = self._follower.latest_known()
+        if version == latest:
+            return self._follower.snapshot(self._cache_counts)
+        if latest is None:  # nothing tells whether what is kept is still this table
+            self._versions.clear()
+        elif (kept := self._versions.get(version)) is not None:
             self._cache_counts.hit("snapshots")
             return kept
         self._cache_counts.miss("snapshots")

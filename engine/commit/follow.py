@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.actions import kinds
 from engine.config import CACHE_MAX_BYTES, MAX_DECOMPRESSED_BYTES
-from engine.errors import LogGapError, LogNotFoundError
+from engine.errors import LogGapError, LogNotFoundError, ReplayError
 from engine.log.paths import FileKind, TransactionFileRef, commit_name, first_name, parse_path
 from engine.log.timestamps import in_commit_start
 from engine.replay.advance import advance, singles_of
@@ -112,6 +112,22 @@ class Follower:
         with self._lock:
             known = self._refreshed(counts, max_staleness_ms)
             return known if isinstance(known, Snapshot) else self._applied(known)
+
+    def latest_known(self) -> int | None:
+        """Return the latest version, where what is known is still true; None where it is not."""
+        with self._lock:
+            if self._known is None:
+                return None
+            try:
+                newer = self._newer(self._known)
+            except ReplayError:
+                newer = None
+            if newer is None:
+                self._known = None
+                return None
+            for ref, data in newer:
+                self._take(self._known, ref, data)
+            return self._known.version
 
     def view(self, counts: CacheCounts, *, files: bool = False) -> View:
         """Return the latest version as a writer sees it."""

@@ -36,6 +36,24 @@ def summary_text(summary: Mapping[str, Any], *, partitions: int) -> str:
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
+def commit_text(done: Mapping[str, Any]) -> str:
+    """Return what became of a commit."""
+    if not done["committed"] and done.get("reason") != "dry run":
+        return f"nothing committed: {done['reason']}; the latest version is {done['version']}\n"
+    said = "committed" if done["committed"] else "would commit"
+    changed = f"{done['numAdded']:,} added, {done['numRemoved']:,} removed"
+    return f"{said} version {done['version']}: {done['operation']}, {changed}\n"
+
+
+def skip_lines(skips: Iterable[Mapping[str, Any]], waiting: Mapping[str, int]) -> Iterator[str]:
+    """Yield the skipped files: how often, until when, why."""
+    yield f"{'skips':>5}  {'retry after (UTC)':<19}  path  (operation: reason)\n"
+    for skip in skips:
+        until = moment(waiting[skip["path"]]) if skip["path"] in waiting else "now"
+        why = f"{skip['operation']}: {skip['reason']}"
+        yield f"{skip['skipCount']:>5}  {until:<19}  {skip['path']}  ({why})\n"
+
+
 def file_table(files: pa.Table) -> Iterator[str]:
     """Yield the lines of some files for a reader: size, records, time, path."""
     yield f"{'size':>10}  {'records':>12}  {'modified (UTC)':<19}  path\n"
