@@ -92,4 +92,38 @@ MEASUREMENTS: Final = (
         contenders=REPLAY,
         goals=(Goal("seconds", at_most=2.2, than="txlog", of="B"),),
     ),
+    Measurement(
+        name="E",
+        what="200 commits of one file each",
+        prepare=sampled(commits=1, adds=1, removes=0, partitions=0, seed=4),
+        contenders=(
+            Contender("txlog", "bench.ours:commits"),
+            Contender("deltalake", "bench.peers:commits"),
+        ),
+        goals=(Goal("seconds", at_least=3),),
+        copies=True,
+    ),
+    Measurement(
+        name="F",
+        what="A again after one more commit: refreshed, and opened cold",
+        prepare=sampled(commits=1_000, adds=1_000, removes=300, seed=1),
+        contenders=(
+            Contender("txlog", "bench.ours:refresh"),
+            Contender("cold", "bench.ours:cold"),
+        ),
+        goals=(Goal("seconds", at_least=20, than="cold"),),
+        copies=True,
+    ),
+    Measurement(
+        name="G",
+        what="the last 50 of 1,000 commits in a row, and the first 50",
+        prepare=sampled(commits=1, adds=1, removes=0, partitions=0, seed=4),
+        contenders=(
+            Contender("txlog", "bench.ours:last_commits"),
+            Contender("first", "bench.ours:first_commits"),
+        ),
+        goals=(Goal("seconds", at_most=2, than="first"),),
+        agree=(),
+        copies=True,
+    ),
 )

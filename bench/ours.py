@@ -2,9 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from pathlib import Path
+
 from engine import open_log
+from engine.table import TableLog
+
+COMMITS = 200
+FEW = 50
+MANY = 1_000
 
 
 def replay(path: str) -> dict[str, float]:
     """Load the latest version and list its live files."""
     return {"files": open_log(path).snapshot().files().num_rows}
+
+
+def commits(path: str) -> dict[str, float]:
+    """Commit one file, many times."""
+    log = open_log(path)
+    _append(log, range(COMMITS))
+    return {"files": log.snapshot().files().num_rows}
+
+
+def first_commits(path: str) -> Generator[None, None, dict[str, float]]:
+    """Commit one file a few times, to a table that has hardly any commits."""
+    log = open_log(path)
+    log.snapshot()
+    yield
+    return _append(log, range(FEW))
+
+
+def last_commits(path: str) -> Generator[None, None, dict[str, float]]:
+    """Commit one file a few times, through a log that has committed a thousand before."""
+    log = open_log(path)
+    _append(log, range(MANY - FEW))
+    yield
+    return _append(log, range(MANY - FEW, MANY))
+
+
+def refresh(path: str) -> Generator[None, None, dict[str, float]]:
+    """Ask an open log again, after another process committed."""
+    log = open_log(path)
+    log.snapshot()
+    _one_more(path)
+    yield
+    return {"files": log.snapshot().files().num_rows}
+
+
+def cold(path: str) -> Generator[None, None, dict[str, float]]:
+    """Open the same table, with that commit in it, for the first time."""
+    _one_more(path)
+    yield
+    return replay(path)
+
+
+def _append(log: TableLog, numbers: range) -> dict[str, float]:
+    for number in numbers:
+        log.add_files([{"path": f"new-{number}", "size": 1}])
+    return {"version": numbers[-1]}
+
+
+def _one_more(path: str) -> None:
+    directory = Path(path) / "_delta_log"
+    latest = max(int(file.stem) for file in directory.glob("?" * 20 + ".json"))
+    values = '{"date":"2024-01-01","hour":"1"}'
+    add = f'{{"add":{{"path":"new","partitionValues":{values},"size":1,"dataChange":true}}}}\n'
+    (directory / f"{latest + 1:020d}.json").write_text(add)

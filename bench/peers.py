@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from deltalake import DeltaTable
+from deltalake.transaction import AddAction
+
+from bench.ours import COMMITS
 
 
 def replay(path: str) -> dict[str, float]:
     """Load the latest version and list its live files."""
     return {"files": len(DeltaTable(path).file_uris())}
+
+
+def commits(path: str) -> dict[str, float]:
+    """Commit one file, many times, by the transaction API."""
+    table = DeltaTable(path)
+    schema = table.schema()
+    for number in range(COMMITS):
+        add = AddAction(f"new-{number}", 1, {}, 1_704_067_200_000, True, "{}")
+        table.create_write_transaction([add], mode="append", schema=schema, partition_by=[])
+    return {"files": len(table.file_uris())}

@@ -30,7 +30,8 @@ def schema(tmp_path):
 @pytest.fixture(params=["delta", "indextables"])
 def table(request, txlog, schema, tmp_path):
     where = tmp_path / "made"
-    made = txlog("init", where, "--schema", schema, "--partition-by", "date", "--format", request.param)  # fmt: skip
+    options = ["--schema", schema, "--partition-by", "date", "--format", request.param]
+    made = txlog("init", where, *options)
     assert (made.status, made.err) == (0, "")
     return where
 
