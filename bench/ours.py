@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine import open_log
-from engine.table import TableLog
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from engine.table import TableLog
 
 COMMITS = 200
 FEW = 50

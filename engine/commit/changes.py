@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,7 +25,7 @@ from engine.errors import (
     SchemaChangeError,
     UnsupportedWriterError,
 )
-from engine.replay.keys import canonical_path
+from engine.replay.keys import canonical_path, may_be_absolute
 
 if TYPE_CHECKING:
     from engine.commit.follow import View
@@ -85,8 +86,8 @@ def removing(paths: Sequence[str], table: str, **options: Any) -> Change:
     def build(view: View) -> Body:
         first_version.append(view.version)
         snapshot = _files_of(view)
-        rows = _rows_of(snapshot, set(wanted), table)
-        found = {canonical_path(path, table) for path in rows["path"].to_pylist()}
+        hits = _hits(snapshot.files(), set(wanted), table)
+        found = set(hits.values())
         for missing in (path for key, path in wanted.items() if key not in found):
             if len(first_version) > 1:
                 raise ConcurrentDeleteError(
@@ -95,7 +96,7 @@ def removing(paths: Sequence[str], table: str, **options: Any) -> Change:
             raise InvalidCommitError(
                 table, f"{missing} is not a live file of version {view.version}"
             )
-        return Body(removed=rows)
+        return Body(removed=snapshot.files().take(pa.array(list(hits), pa.int64())))
 
     return Change("DELETE", build, reads=Reads(head=True), needs_files=True, **options)
 
@@ -112,17 +113,12 @@ def overwriting(adds: Sequence[Action], table: str, where: str | None, **options
         if where is not None:
             _refuse_outside(adds, snapshot, where, table)
         again = {file_key(action["add"], table) for action in adds}
-        if again:
-            paths = pa.array({path for path, _ in again}, pa.string())
-            maybe = pc.is_in(files["path"], value_set=paths)
-            keep = [
-                not hit or (canonical_path(path, table), unique) not in again
-                for hit, path, unique in zip(
-                    maybe.to_pylist(), files["path"].to_pylist(), files["dvId"].to_pylist(),
-                    strict=True,
-                )
-            ] if pc.any(maybe).as_py() else None  # fmt: skip
-            files = files if keep is None else files.filter(pa.array(keep, pa.bool_()))
+        hits = _hits(files, {path for path, _ in again}, table)
+        ids = files["dvId"].take(pa.array(list(hits), pa.int64())).to_pylist()
+        keep = np.ones(files.num_rows, dtype=bool)
+        for (row, path), unique in zip(hits.items(), ids, strict=True):
+            keep[row] = (path, unique) not in again
+        files = files if keep.all() else files.filter(pa.array(keep))
         return Body(adds, files)
 
     return Change("WRITE", build, given=adds, reads=Reads(head=True), needs_files=True, **options)
@@ -196,11 +192,15 @@ def _files_of(view: View) -> Snapshot:
     return view.snapshot
 
 
-def _rows_of(snapshot: Snapshot, wanted: set[str], table: str) -> pa.Table:
-    files = snapshot.files()
-    paths = pc.replace_substring_regex(files["path"], "^file:/+", "/")
-    spellings = wanted | {f"{table.rstrip('/')}/{path}" for path in wanted}
-    return files.filter(pc.is_in(paths, value_set=pa.array(spellings, pa.string())))
+def _hits(files: pa.Table, wanted: set[str], table: str) -> dict[int, str]:
+    """Return the rows whose canonical path is wanted, and that path, however it is spelled."""
+    paths = files["path"]
+    same = pc.is_in(paths, value_set=pa.array(wanted, pa.string()))
+    maybe = pc.or_(same, may_be_absolute(paths, table)).combine_chunks()
+    rows = np.flatnonzero(maybe.to_numpy(zero_copy_only=False))
+    spelled = paths.take(pa.array(rows)).to_pylist()
+    canonical = (canonical_path(path, table) for path in spelled)
+    return {int(row): path for row, path in zip(rows, canonical, strict=True) if path in wanted}
 
 
 def _refuse_outside(adds: Sequence[Action], snapshot: Snapshot, where: str, table: str) -> None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from engine.config import MAX_DECOMPRESSED_BYTES
 from engine.replay.checkpoints import ALL_KINDS
 from engine.replay.files import FileReconciler, file_rows
-from engine.replay.keys import canonical_paths
+from engine.replay.keys import canonical_paths, may_be_absolute
 from engine.replay.parse import Parser
 from engine.replay.rules import STATE_KEYS
 from engine.replay.state import LocalState, Singles
@@ -81,13 +81,15 @@ class _Touched:
         """Return `table` without the rows whose key was touched."""
         if not len(self._paths) or not table.num_rows:
             return table
-        paths = self._canonical(table["path"])
-        maybe = pc.is_in(paths, value_set=self._paths)
+        paths = table["path"]
+        same = pc.is_in(paths, value_set=self._paths)
+        maybe = pc.or_(same, may_be_absolute(paths, self._root))
         if not pc.any(maybe).as_py():
             return table
         # The path alone does not decide: a new deletion vector is another key.
         rows = np.flatnonzero(maybe.combine_chunks().to_numpy(zero_copy_only=False))
-        found = _keys(paths.take(pa.array(rows)), table["dvId"].take(pa.array(rows)))
+        ids = table["dvId"].take(pa.array(rows))
+        found = _keys(self._canonical(paths.take(pa.array(rows))), ids)
         stale = pc.is_in(found, value_set=self._keys).to_numpy(zero_copy_only=False)
         if not stale.any():
             return table

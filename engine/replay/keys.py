@@ -42,6 +42,16 @@ def canonical_paths(paths: pa.Array, root: str) -> pa.Array:
     return pc.replace_substring_regex(paths, _under(root), "")
 
 
+def may_be_absolute(paths: pa.ChunkedArray, root: str) -> pa.ChunkedArray:
+    """Return which paths `canonical_paths` may change; cheaper than to find out."""
+    found = pc.starts_with(paths, "/")
+    scheme = urlsplit(root).scheme
+    names = next((group for group in _SAME_SCHEMES if scheme in group), (scheme,))
+    for name in {"file", *filter(None, names)}:
+        found = pc.or_(found, pc.starts_with(paths, f"{name}:"))
+    return found
+
+
 def canonical_path(path: str, root: str) -> str:
     """Return what `canonical_paths` makes of one path."""
     return re.sub(_under(root), "", re.sub(_FILE_SCHEME, "/", path))

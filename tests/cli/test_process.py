@@ -61,7 +61,7 @@ def test_a_closed_pipe_is_quiet(tmp_path):
 
 
 def test_the_shell_completes_commands_and_engines():
-    words = {"_TXLOG_COMPLETE": "complete_bash", "COMP_WORDS": "txlog re", "COMP_CWORD": "1"}
+    words = {"_TXLOG_COMPLETE": "complete_bash", "COMP_WORDS": "txlog rep", "COMP_CWORD": "1"}
     assert run(**words).stdout.split() == ["replay"]
     words |= {"COMP_WORDS": "txlog replay t --engine re", "COMP_CWORD": "4"}
     assert run(**words).stdout.split() == ["reference"]

@@ -13,6 +13,7 @@ from engine.commit.cache import VersionCache
 from engine.config import CACHE_ENABLED, CACHE_EXPIRATION_SECONDS, CACHE_MAX_ENTRIES
 from engine.errors import LogNotFoundError, UnreadableLogFileError
 from tests.commit.conftest import file, new_table, paths
+from tests.logs import LogBuilder, add, metadata, protocol
 from tests.observe import assert_same, observed
 
 
@@ -269,3 +270,24 @@ def test_kept_versions_are_bounded_in_number_bytes_and_age(log):
     assert small.size_bytes <= size
     bounded = Config(options={CACHE_MAX_ENTRIES.key: 1, CACHE_EXPIRATION_SECONDS.key: 0})
     assert open_log(log.directory.table_url, bounded).snapshot(1).version == 1
+
+
+@pytest.mark.parametrize("spelling", ["{root}/a", "file:{root}/a", "file://{root}/a"])
+def test_a_file_is_the_same_however_its_path_was_spelled(tmp_path, spelling):
+    builder = LogBuilder(tmp_path / "clone")
+    absolute = spelling.format(root=tmp_path / "clone")
+    builder.commit(protocol(), metadata(), add(absolute), add("b"))
+    log = open_log(str(tmp_path / "clone"))
+    log.snapshot()
+    log.remove_files(["a"])
+    assert live(log.snapshot()) == ["b"]
+    assert live(open_log(str(tmp_path / "clone")).snapshot()) == ["b"]
+
+
+def test_an_overwrite_by_another_spelling_of_a_live_file_has_one_action_for_it(tmp_path):
+    builder = LogBuilder(tmp_path / "clone")
+    builder.commit(protocol(), metadata(), add(f"{tmp_path}/clone/a"), add("b"))
+    log = open_log(str(tmp_path / "clone"))
+    done = log.overwrite_files([{"path": "a", "size": 77}])
+    assert (done.num_removed, live(log.snapshot())) == (1, ["a"])
+    assert live(open_log(str(tmp_path / "clone")).snapshot()) == ["a"]
