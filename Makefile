@@ -61,7 +61,9 @@ wheel: $(VENV)/.core ## Build the wheel that spark-submit --py-files ships
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 
-dist: wheel
+dist: wheel ## Build the wheel, and the same as a .zip, which is all that Spark itself looks into
+	@for wheel in dist/*.whl; do cp "$$wheel" "$${wheel%-py3-none-any.whl}.zip"; done
+	@ls dist/*.zip
 
 lock: $(VENV)/.all ## Resolve the locked versions anew, for Python 3.10 and later
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

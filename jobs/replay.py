@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from typing import TYPE_CHECKING
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from engine import Config, ReplayError, open_log
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Replay one table; return 0 when it is done, 1 when it is refused."""
     args = _parse(argv)
+    # spark-submit sends a Python program's stderr to stdout, where JSON must stand alone.
+    logging.basicConfig(
+        level=logging.CRITICAL if args.json else logging.WARNING, format="txlog: %(message)s"
+    )
+    # Spark ships a wheel to its executors, and then does not look into it: a wheel is a zip.
+    SparkContext.PACKAGE_EXTENSIONS = (*SparkContext.PACKAGE_EXTENSIONS, ".whl")
     spark = SparkSession.builder.appName("txlog replay").getOrCreate()
     if not args.debug:
         # A failed task is a page of trace to Spark, and one line to whoever started the job.
