@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.window import Window
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 BROADCAST_TAIL_BYTES: Final = 64 * 1024 * 1024
 
 _FILES: Final = "file"
+_SUMMED: Final = ("files", "tombstones", "size", "records", "known")
 
 
 class SparkReplay:
@@ -169,46 +170,30 @@ class ReplayFrames:
         )
 
     def state(self) -> SparkState:
-        """Run one job for the sums and the single actions."""
+        """Run a job for the tail, and one for the checkpoint: the sums, and the single actions."""
         stats = ("size", "stats", "numRecords")
+        _, base = self.checkpoint
         tail = self.winners(stats)
         if self.segment.checkpoint is None:
-            return self._summed(stats, tail)
-        # Its keys are wanted too: parse it once.
-        tail.persist()
-        try:
-            return self._summed(stats, tail)
-        finally:
-            tail.unpersist()
-
-    def _summed(self, stats: tuple[str, ...], tail: DataFrame) -> SparkState:
-        rows = tail.select("kind", "version", "ordinal", "single", *_sums("add", "remove"))
-        _, base = self.checkpoint
-        if self.segment.checkpoint is not None:
+            sums = [_sums(tail)]
+        else:
             refuse_headless(base, self.segment)
-            kept = self._untouched(stats, tail)
-            rows = rows.unionByName(
-                kept.select("kind", *_sums("add", "remove")), allowMissingColumns=True
-            )
-        found = rows.agg(
-            F.sum("isAdd").alias("files"),
-            _exact_sum("size"),
-            _exact_sum("records"),
-            F.sum("known").alias("known"),
-            F.sum("isRemove").alias("tombstones"),
-            F.collect_list(
-                F.when(F.col("kind") != _FILES, F.struct("kind", "version", "ordinal", "single"))
-            ).alias("singles"),
-        ).collect()[0]
-        for single in found["singles"]:
+            # Parsed once: by the first job, which leaves the second its keys.
+            tail.persist()
+            try:
+                sums = [_sums(rows) for rows in (tail, self._untouched(stats, tail))]
+            finally:
+                tail.unpersist()
+        for single in [single for found in sums for single in found["singles"]]:
             position = (single["version"], single["ordinal"])
             base.enter(single["kind"], position, orjson.loads(single["single"]))
-        count = found["files"] or 0
+        total = {name: sum(int(found[name] or 0) for found in sums) for name in _SUMMED}
+        all_known = total["known"] == total["files"]
         totals = Totals(
-            num_files=count,
-            size_bytes=int(found["size"] or 0),
-            num_records=int(found["records"] or 0) if (found["known"] or 0) == count else None,
-            num_tombstones=found["tombstones"] or 0,
+            num_files=total["files"],
+            size_bytes=total["size"],
+            num_records=total["records"] if all_known else None,
+            num_tombstones=total["tombstones"],
         )
         return SparkState(
             frames=replace(self, count=None),
@@ -402,20 +387,20 @@ def _key() -> Column:
     return F.coalesce("key", F.col("add.path"), F.col("remove.path"))
 
 
-def _sums(add: str, remove: str) -> list[Column]:
-    is_add = F.col(add).isNotNull()
-    return [
-        is_add.cast("long").alias("isAdd"),
-        F.col(remove).isNotNull().cast("long").alias("isRemove"),
-        F.when(is_add, F.col(f"{add}.size")).alias("size"),
-        F.when(is_add, F.col("records")).alias("records"),
-        F.when(is_add, F.col("records").isNotNull().cast("long")).alias("known"),
-    ]
-
-
-def _exact_sum(name: str) -> Column:
-    """Return a sum that may need more than 64 bits: in them it would wrap, or raise under ANSI."""
-    return F.sum(F.col(name).cast("decimal(20,0)")).alias(name)
+def _sums(rows: DataFrame) -> Row:
+    """Run a job for the sums of file actions, and the single actions among them."""
+    is_add = F.col("add").isNotNull()
+    single = F.struct("kind", "version", "ordinal", "single")
+    # In 64 bits a sum of bytes may wrap, or raise under ANSI.
+    wide = "decimal(20,0)"
+    return rows.agg(
+        F.count_if(is_add).alias("files"),
+        F.count_if(F.col("remove").isNotNull()).alias("tombstones"),
+        F.sum(F.when(is_add, F.col("add.size").cast(wide))).alias("size"),
+        F.sum(F.when(is_add, F.col("records").cast(wide))).alias("records"),
+        F.count_if(is_add & F.col("records").isNotNull()).alias("known"),
+        F.collect_list(F.when(F.col("kind") != _FILES, single)).alias("singles"),
+    ).collect()[0]
 
 
 def _default_parallelism(spark: SparkSession) -> int:
