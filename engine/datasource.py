@@ -337,7 +337,9 @@ def _view_schema(view: str, log_format: LogFormat) -> pa.Schema:
 
 def _to_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    # A column of nulls is a slice of a large buffer of zeros, and would travel as one.
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
