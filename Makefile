@@ -30,8 +30,10 @@ replay: $(VENV)/.core $(if $(filter $(SAMPLE),$(TABLE)),build/.sample) ## Replay
 setup: $(VENV)/.all ## Build .venv with every extra; the command is .venv/bin/txlog
 	@echo "ready: $(BIN)/txlog --help"
 
+# Tests start hundreds of processes: none should compile again what another has compiled.
+test unit: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.all java ## Set up everything and run all tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder $(ARGS)
 
 unit: $(VENV)/.all ## Run the tests that need no Java
 	$(BIN)/python -m pytest -m "not bench and not spark and not jvm" $(ARGS)

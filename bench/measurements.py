@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from bench.fleet import tables
 from bench.logs import Prepare, sampled
 
 
@@ -48,6 +49,8 @@ class Measurement:
     agree: tuple[str, ...] = ("files",)
     copies: bool = False
 
+
+MANY: Final = 10_000
 
 REPLAY: Final = (
     Contender("txlog", "bench.ours:replay"),
@@ -125,5 +128,222 @@ MEASUREMENTS: Final = (
         goals=(Goal("seconds", at_most=2, than="first"),),
         agree=(),
         copies=True,
+    ),
+    Measurement(
+        name="V",
+        what="A verified, beside its replay",
+        prepare=sampled(commits=1_000, adds=1_000, removes=300, seed=1),
+        contenders=(
+            Contender("txlog", "bench.ours:verify"),
+            Contender("replay", "bench.ours:replay"),
+        ),
+        goals=(Goal("seconds", at_most=3, than="replay"),),
+        agree=(),
+    ),
+    Measurement(
+        name="S-A",
+        what="A on a warm Spark session of two threads",
+        prepare=sampled(commits=1_000, adds=1_000, removes=300, seed=1),
+        contenders=(
+            Contender("txlog", "bench.on_spark:replay"),
+            Contender("Spark's JSON", "bench.on_spark:json_reader"),
+            Contender("deltalake", "bench.peers:replay"),
+        ),
+        goals=(
+            Goal("seconds", at_least=1.5, than="Spark's JSON"),
+            Goal("seconds", at_least=1.1),
+        ),
+    ),
+    Measurement(
+        name="S-C",
+        what="C on a warm Spark session of two threads",
+        prepare=sampled(
+            commits=1_010,
+            adds=1_000,
+            removes=300,
+            seed=3,
+            interval_s=3_600,
+            checkpoint_at=(999,),
+            cleaned=True,
+        ),
+        contenders=(
+            Contender("txlog", "bench.on_spark:replay"),
+            Contender("full shuffle", "bench.on_spark:full_shuffle"),
+        ),
+        goals=(Goal("seconds", at_least=2, than="full shuffle"),),
+        agree=("files", "bytes", "records"),
+    ),
+    Measurement(
+        name="S-A2",
+        what="A doubled, on a warm Spark session of two threads",
+        prepare=sampled(commits=2_000, adds=1_000, removes=300, seed=1),
+        contenders=(Contender("txlog", "bench.on_spark:replay"),),
+        goals=(Goal("seconds", at_most=2.3, than="txlog", of="S-A"),),
+    ),
+    Measurement(
+        name="S-M",
+        what="Spark's driver, 400,000 actions",
+        prepare=sampled(commits=308, adds=1_000, removes=300, seed=1),
+        contenders=(Contender("txlog", "bench.on_spark:memory"),),
+    ),
+    Measurement(
+        name="S-M10",
+        what="Spark's driver, 4,000,000 actions",
+        prepare=sampled(commits=3_077, adds=1_000, removes=300, seed=1),
+        contenders=(Contender("txlog", "bench.on_spark:memory"),),
+        goals=(Goal("driver_mb", at_most=1.2, than="txlog", of="S-M"),),
+    ),
+    Measurement(
+        # A checkpoint of two commits, and then a million keys that it does not know.
+        name="S-T",
+        what="a checkpoint, then a tail of a million keys, on Spark",
+        prepare=sampled(commits=1_000, adds=1_000, removes=0, seed=1, checkpoint_at=(1,)),
+        contenders=(Contender("txlog", "bench.on_spark:memory"),),
+        goals=(Goal("driver_mb", at_most=1.2, than="txlog", of="S-M"),),
+    ),
+    Measurement(
+        name="S-K",
+        what="A -> classic checkpoint, on a warm Spark session of two threads",
+        prepare=sampled(commits=1_000, adds=1_000, removes=300, seed=1),
+        contenders=(
+            Contender("txlog", "bench.fleet:spark_checkpoint"),
+            Contender("deltalake", "bench.fleet:deltalake_checkpoint"),
+        ),
+        goals=(Goal("seconds", at_least=1.5), Goal("bytes", at_most=0.5)),
+        copies=True,
+    ),
+    Measurement(
+        name="M",
+        what="maintain 1,000 tables, 20 of them broken; a process a table, and threads",
+        prepare=tables,
+        contenders=(
+            Contender("Spark", "bench.fleet:maintain_on_spark"),
+            Contender("processes", "bench.fleet:process_a_table"),
+            Contender("threads", "bench.fleet:maintain_in_process"),
+        ),
+        goals=(Goal("seconds_a_table", at_least=5, than="processes"),),
+        agree=("tables",),
+        copies=True,
+    ),
+    Measurement(
+        name="K",
+        what="1,000 commits x 1,000 actions into one compaction",
+        prepare=sampled(commits=1_000, adds=800, removes=200, seed=5),
+        contenders=(
+            Contender("txlog", "bench.ours:compact"),
+            Contender("deltalake", "bench.peers:compact"),
+        ),
+        goals=(Goal("seconds", at_least=2),),
+        agree=("commits",),
+        copies=True,
+    ),
+    Measurement(
+        name="L",
+        what="opening 1,000 commits, compacted and not",
+        prepare=sampled(commits=1_001, adds=10, removes=3, seed=2),
+        contenders=(
+            Contender("txlog", "bench.ours:compacted"),
+            Contender("not compacted", "bench.ours:opened"),
+        ),
+        goals=(
+            Goal("seconds", at_least=2, than="not compacted"),
+            Goal("log_files", at_most=0.2, than="not compacted"),
+        ),
+        copies=True,
+    ),
+    Measurement(
+        name="S-KC",
+        what="K on a warm Spark session of two threads",
+        prepare=sampled(commits=1_000, adds=800, removes=200, seed=5),
+        contenders=(
+            Contender("txlog", "bench.on_spark:compact"),
+            Contender("deltalake", "bench.peers:compact"),
+        ),
+        goals=(Goal("seconds", at_least=2),),
+        agree=("commits",),
+        copies=True,
+    ),
+    Measurement(
+        name="S-KM",
+        what="Spark's driver, 400,000 actions compacted",
+        prepare=sampled(commits=308, adds=1_000, removes=300, seed=1),
+        contenders=(Contender("txlog", "bench.on_spark:compact_memory"),),
+        agree=("commits",),
+        copies=True,
+    ),
+    Measurement(
+        name="S-KM10",
+        what="Spark's driver, 4,000,000 actions compacted",
+        prepare=sampled(commits=3_077, adds=1_000, removes=300, seed=1),
+        contenders=(Contender("txlog", "bench.on_spark:compact_memory"),),
+        goals=(Goal("driver_mb", at_most=1.2, than="txlog", of="S-KM"),),
+        agree=("commits",),
+        copies=True,
+    ),
+    Measurement(
+        name="P",
+        what="A -> classic checkpoint, read back and proven",
+        prepare=sampled(commits=1_000, adds=1_000, removes=300, seed=1),
+        contenders=(
+            Contender("txlog", "bench.checkpoints:write"),
+            Contender("deltalake", "bench.fleet:deltalake_checkpoint"),
+        ),
+        goals=(
+            Goal("seconds", at_least=2.5),
+            Goal("bytes", at_most=0.5),
+            Goal("peak_mb", at_most=0.6),
+        ),
+        copies=True,
+    ),
+    Measurement(
+        name="P-O",
+        what="A, opened from the checkpoint that each wrote",
+        prepare=sampled(commits=1_000, adds=1_000, removes=300, seed=1),
+        contenders=(
+            Contender("txlog", "bench.checkpoints:open_ours"),
+            Contender("deltalake", "bench.checkpoints:open_theirs"),
+        ),
+        goals=(Goal("seconds", at_least=1.5),),
+        copies=True,
+    ),
+    Measurement(
+        name="P-V2",
+        what="1,000,000 files -> V2 after 1,000 adds and 100 removes; and all of it",
+        prepare=sampled(commits=500, adds=2_000, removes=0, seed=5),
+        contenders=(
+            Contender("again", "bench.checkpoints:write_v2_again"),
+            Contender("whole", "bench.checkpoints:write_v2"),
+        ),
+        goals=(
+            Goal("seconds", at_most=0.15, than="whole"),
+            Goal("bytes", at_most=0.05, than="whole"),
+        ),
+        agree=(),
+        copies=True,
+    ),
+    *(
+        Measurement(
+            name=f"T-{count}",
+            what=f"{count:,} transactions that replace 9 of 10 files: checkpoint, and JSON",
+            prepare=sampled(commits=count, adds=10, removes=9, seed=6),
+            contenders=(
+                Contender("checkpoint", "bench.checkpoints:open_ours"),
+                Contender("JSON", "bench.checkpoints:from_json"),
+            ),
+            goals=(Goal("seconds", at_least=20, than="JSON"),) if count == MANY else (),
+            copies=True,
+        )
+        for count in (10, 100, 1_000, MANY)
+    ),
+    *(
+        Measurement(
+            name=f"P-{millions}M",
+            what=f"{millions},000,000 files -> classic checkpoint: memory",
+            prepare=sampled(commits=millions * 200, adds=5_000, removes=0, seed=7),
+            contenders=(Contender("txlog", "bench.checkpoints:write"),),
+            goals=(Goal("peak_mb", at_most=1.5, than="txlog", of="P-2M"),) if millions > 2 else (),
+            copies=True,
+        )
+        for millions in (2, 4)
     ),
 )

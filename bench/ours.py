@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine import open_log
+from engine import Config, open_log
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from engine.table import TableLog
 
+# As often as deltalake writes a checkpoint after a commit, by its own default.
+CONFIG = Config(options={"delta.checkpointInterval": 100})
 COMMITS = 200
 FEW = 50
 MANY = 1_000
@@ -22,16 +24,22 @@ def replay(path: str) -> dict[str, float]:
     return {"files": open_log(path).snapshot().files().num_rows}
 
 
+def verify(path: str) -> dict[str, float]:
+    """Prove the whole log."""
+    found = open_log(path).verify()
+    return {"sound": found.sound, "actions": found.checked["actions"]}
+
+
 def commits(path: str) -> dict[str, float]:
     """Commit one file, many times."""
-    log = open_log(path)
+    log = open_log(path, CONFIG)
     _append(log, range(COMMITS))
     return {"files": log.snapshot().files().num_rows}
 
 
 def first_commits(path: str) -> Generator[None, None, dict[str, float]]:
     """Commit one file a few times, to a table that has hardly any commits."""
-    log = open_log(path)
+    log = open_log(path, CONFIG)
     log.snapshot()
     yield
     return _append(log, range(FEW))
@@ -39,7 +47,7 @@ def first_commits(path: str) -> Generator[None, None, dict[str, float]]:
 
 def last_commits(path: str) -> Generator[None, None, dict[str, float]]:
     """Commit one file a few times, through a log that has committed a thousand before."""
-    log = open_log(path)
+    log = open_log(path, CONFIG)
     _append(log, range(MANY - FEW))
     yield
     return _append(log, range(MANY - FEW, MANY))
@@ -59,6 +67,25 @@ def cold(path: str) -> Generator[None, None, dict[str, float]]:
     _one_more(path)
     yield
     return replay(path)
+
+
+def compact(path: str) -> dict[str, float]:
+    """Compact all commits into one file."""
+    (done,) = open_log(path).compact(0, open_log(path).latest_version())
+    return {"commits": done.commits, "file_mb": done.file_size / 1e6}
+
+
+def compacted(path: str) -> Generator[None, None, dict[str, float]]:
+    """Open a table whose commits were compacted, and list its live files."""
+    open_log(path).compact()
+    yield
+    return opened(path)
+
+
+def opened(path: str) -> dict[str, float]:
+    """Open a table, list its live files, and tell how many files of the log were read."""
+    snapshot = open_log(path).snapshot()
+    return {"files": snapshot.files().num_rows, "log_files": len(snapshot.segment.files)}
 
 
 def _append(log: TableLog, numbers: range) -> dict[str, float]:

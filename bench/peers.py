@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
@@ -23,3 +25,12 @@ def commits(path: str) -> dict[str, float]:
         # Else each one is checked against all that came since the table was opened.
         table.update_incremental()
     return {"files": len(table.file_uris())}
+
+
+def compact(path: str) -> dict[str, float]:
+    """Compact all commits into one file."""
+    table = DeltaTable(path, without_files=True)
+    latest = table.version()
+    table.compact_logs(0, latest)
+    (file,) = Path(path).glob("_delta_log/*.compacted.json")
+    return {"commits": latest + 1, "file_mb": file.stat().st_size / 1e6}

@@ -158,6 +158,14 @@ REQUIRED: Final[Mapping[str, str]] = {
 # What a file action is compared by: never pruned.
 KEY_FIELDS: Final = frozenset({"path", "deletionVector"})
 
+# Lists of names that must all be there: who reads a table may not guess the missing one.
+NO_HOLES: Final = frozenset(
+    {"protocol.readerFeatures", "protocol.writerFeatures", "metaData.partitionColumns"}
+)
+
+# Statistics as a struct, in checkpoints: they stand in for `stats` where there is no text.
+PARSED_STATS: Final = "stats_parsed"
+
 # Written as numbers by some engines and as text by others; the text is what we keep.
 NUMBER_OR_TEXT: Final = frozenset({"timeRangeStart", "timeRangeEnd"})
 

@@ -6,7 +6,10 @@ A wrong argument to a Python function is a plain `ValueError`, never one of thes
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class ReplayError(Exception):
@@ -123,12 +126,13 @@ class UnreadableLogFileError(ReplayError):
     """A log file does not say what its kind must say."""
 
     code = "CORRUPT_JSON"
+    advice: ClassVar[str] = "restore this file, or read a version before it with --version"
 
     def __init__(
         self, path: str, reason: str, line: int | None = None, column: int | None = None
     ) -> None:
-        place = f"{path}{f':{line}' if line else ''}{f':{column}' if line and column else ''}"
-        super().__init__(f"{place}: {reason}")
+        self.place = f"{path}{f':{line}' if line else ''}{f':{column}' if line and column else ''}"
+        super().__init__(f"{self.place}: {reason}; {self.advice}")
         self.path, self.reason, self.line, self.column = path, reason, line, column
 
 
@@ -136,6 +140,7 @@ class CorruptCheckpointError(UnreadableLogFileError):
     """A checkpoint cannot be read and the commits cannot stand in for it."""
 
     code = "CORRUPT_CHECKPOINT"
+    advice = "restore this file, or the commits that came before the checkpoint"
 
 
 class MissingSidecarError(CorruptCheckpointError):
@@ -150,13 +155,16 @@ class InvalidCheckpointError(CorruptCheckpointError):
     code = "INVALID_CHECKPOINT"
 
 
+_HEADLESS: Final = "; restore the commit or the checkpoint that had it"
+
+
 class MissingProtocolError(ReplayError):
     """No protocol action is left after replay."""
 
     code = "MISSING_PROTOCOL"
 
     def __init__(self, directory: str, version: int) -> None:
-        super().__init__(f"{directory}: version {version} has no protocol action; not a sound log")
+        super().__init__(f"{directory}: version {version} has no protocol action{_HEADLESS}")
         self.directory, self.version = directory, version
 
 
@@ -166,7 +174,7 @@ class MissingMetadataError(ReplayError):
     code = "MISSING_METADATA"
 
     def __init__(self, directory: str, version: int) -> None:
-        super().__init__(f"{directory}: version {version} has no metaData action; not a sound log")
+        super().__init__(f"{directory}: version {version} has no metaData action{_HEADLESS}")
         self.directory, self.version = directory, version
 
 
@@ -176,7 +184,9 @@ class MissingSchemaError(ReplayError):
     code = "MISSING_SCHEMA"
 
     def __init__(self, directory: str) -> None:
-        super().__init__(f"{directory}: the table's metaData has no schemaString")
+        super().__init__(
+            f"{directory}: the table's metaData has no schemaString; commit one that has"
+        )
         self.directory = directory
 
 
@@ -205,6 +215,19 @@ class CatalogManagedError(UnsupportedProtocolError):
     code = "CATALOG_MANAGED"
 
 
+class MissingDocMappingError(ReplayError):
+    """Files name mappings that the table's metadata does not hold."""
+
+    code = "MISSING_DOC_MAPPING"
+
+    def __init__(self, directory: str, hashes: Sequence[str]) -> None:
+        super().__init__(
+            f"{directory}: files name the mapping {', '.join(hashes)}, which the table's metadata "
+            "does not hold; commit a metaData action that has it, under docMappingSchema.<hash>"
+        )
+        self.directory, self.hashes = directory, tuple(hashes)
+
+
 # --- writing -----------------------------------------------------------------------------------
 
 
@@ -213,9 +236,10 @@ class TableExistsError(ReplayError):
 
     code = "TABLE_EXISTS"
 
-    def __init__(self, table: str) -> None:
-        super().__init__(f"{table}: there is a table here already; open it instead")
-        self.table = table
+    def __init__(self, table: str, difference: str = "") -> None:
+        but = f", and {difference}" if difference else ""
+        super().__init__(f"{table}: there is a table here already{but}; open it instead")
+        self.table, self.difference = table, difference
 
 
 class InvalidCommitError(ReplayError):
@@ -489,3 +513,108 @@ class HiveFailedError(ReplayError):
     def __init__(self, table: str, reason: str, outcome: str) -> None:
         super().__init__(f"{table}: {reason}; {outcome}")
         self.table, self.reason, self.outcome = table, reason, outcome
+
+
+# --- writing back ------------------------------------------------------------------------------
+
+
+class CheckpointWriteError(ReplayError):
+    """A checkpoint could not be written. The log is as it was."""
+
+    code = "CHECKPOINT_WRITE"
+
+    def __init__(self, directory: str, version: int, reason: str) -> None:
+        super().__init__(
+            f"{directory}: no checkpoint of version {version} was written: {reason}; "
+            "the log is as it was"
+        )
+        self.directory, self.version, self.reason = directory, version, reason
+
+
+class CheckpointValidationError(ReplayError):
+    """A checkpoint that was staged does not hold what it should. Nothing of it was published."""
+
+    code = "CHECKPOINT_VALIDATION"
+
+    def __init__(self, directory: str, version: int, differences: str) -> None:
+        super().__init__(
+            f"{directory}: the checkpoint of version {version}, read back, is not what was "
+            f"written ({differences}); nothing was published"
+        )
+        self.directory, self.version, self.differences = directory, version, differences
+
+
+class CheckpointCorruptionError(ReplayError):
+    """A checkpoint that is part of the log cannot be read, or holds something else."""
+
+    code = "CHECKPOINT_CORRUPTION"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"{path}: this checkpoint is damaged ({reason}); "
+            "txlog checkpoint --repair writes a new one beside it"
+        )
+        self.path, self.reason = path, reason
+
+
+class CompactionRefusedError(ReplayError):
+    """This range of commits is not compacted."""
+
+    code = "COMPACTION_REFUSED"
+
+    def __init__(self, directory: str, reason: str) -> None:
+        super().__init__(f"{directory}: {reason}")
+        self.directory, self.reason = directory, reason
+
+
+class CompactionValidationError(ReplayError):
+    """A compaction, read back, does not say what its commits say; it was not published."""
+
+    code = "COMPACTION_VALIDATION"
+
+    def __init__(self, directory: str, name: str, differences: str) -> None:
+        super().__init__(
+            f"{directory}: {name}, read back, is not what its commits say ({differences}); "
+            "it was dropped and the log is as it was"
+        )
+        self.directory, self.name, self.differences = directory, name, differences
+
+
+class CleanupError(ReplayError):
+    """A log file could not be deleted, and that was asked to be an error."""
+
+    code = "CLEANUP"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: not deleted: {reason}")
+        self.path, self.reason = path, reason
+
+
+class NotProvableError(ReplayError):
+    """What is left of a log does not prove the state that a repair was to keep."""
+
+    code = "NOT_PROVABLE"
+
+    def __init__(self, directory: str, reason: str) -> None:
+        super().__init__(f"{directory}: not repaired: {reason}")
+        self.directory, self.reason = directory, reason
+
+
+class RepairError(ReplayError):
+    """A repaired log was not finished. No reader takes what is there of it for a table."""
+
+    code = "REPAIR"
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(f"{target}: the repair was not finished: {reason}; run it again")
+        self.target, self.reason = target, reason
+
+
+class TargetNotEmptyError(ReplayError):
+    """A repaired log is to be written where something is already."""
+
+    code = "TARGET_NOT_EMPTY"
+
+    def __init__(self, target: str, found: str) -> None:
+        super().__init__(f"{target}: holds {found} already; name a target that is empty")
+        self.target, self.found = target, found

@@ -32,6 +32,16 @@ class LogFormat:
     checkpoint_directory: str | None
     foreign_state_prefix: str | None
     foreign_layout: str | None
+    needed_versions: tuple[tuple[str, int], ...]
+
+    def needs(self, name: str) -> int:
+        """Return the protocol version that brought an action or a field of an add; 0 for none."""
+        return dict(self.needed_versions).get(name, 0)
+
+    @property
+    def lists_features(self) -> bool:
+        """Whether a protocol names features from some version on, and only from there."""
+        return self.feature_writer_version > 1
 
     def __repr__(self) -> str:
         return self.name.upper()
@@ -84,6 +94,7 @@ DELTA: Final = LogFormat(
     checkpoint_directory=None,
     foreign_state_prefix=None,
     foreign_layout=None,
+    needed_versions=(),  # here features tell
 )
 
 INDEXTABLES: Final = LogFormat(
@@ -117,6 +128,10 @@ INDEXTABLES: Final = LogFormat(
     checkpoint_directory="_checkpoints",
     foreign_state_prefix="state-v",
     foreign_layout="avro-state",
+    needed_versions=(
+        *(("mergeskip", 2), ("footerStartOffset", 2), ("footerEndOffset", 2)),
+        ("docMappingRef", 3),
+    ),
 )
 
 FORMATS: Final = (DELTA, INDEXTABLES)

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.config import COMPACTION_READS, PROTOCOL_CHECK_ENABLED, Config
+from engine.config import (
+    COMPACTION_READS,
+    PROTOCOL_CHECK_ENABLED,
+    PROTOCOL_ENFORCE_READER,
+    Config,
+)
 from engine.errors import (
     CorruptCheckpointError,
     EmptyLogError,
@@ -26,7 +31,8 @@ from engine.log.listing import Listing, LogDirectory, list_log
 from engine.log.segment import Fallback, LogSegment, segment_for
 from engine.replay import Progress
 from engine.replay.commits import in_commit_timestamp
-from engine.replay.partitions import partition_columns_of
+from engine.replay.docmapping import resolved
+from engine.replay.partitions import partition_keys
 from engine.replay.predicate import Predicate, parse_predicate
 from engine.replay.rules import check_protocol
 
@@ -125,6 +131,13 @@ class Snapshot:
             return self.state.files
         return self.predicate(where).filter(self.state.files)
 
+    def resolved_files(self, where: str | None = None) -> pa.Table:
+        """Return the live files, each with the mapping it names in `docMappingJson`.
+
+        Raises MissingDocMappingError where the table does not hold a mapping that is named.
+        """
+        return resolved(self.files(where), self.configuration, self.directory.url)
+
     def to_spark(
         self, spark: SparkSession, columns: Sequence[str] | None = None, where: str | None = None
     ) -> DataFrame:
@@ -132,10 +145,12 @@ class Snapshot:
 
         Given `columns`, only those are parsed and shuffled: a count reads no statistics.
         """
-        from engine.replay.spark import live_files
+        from engine.replay.spark import ReplayFrames, live_files
 
         predicate = None if where is None else self.predicate(where)
-        return live_files(spark, self.segment, self.directory, self.config, columns, predicate)
+        repeats = self.state.has_repeats
+        frames = ReplayFrames(spark, self.segment, self.directory, self.config, has_repeats=repeats)
+        return live_files(frames, columns, predicate)
 
     def tombstones(self) -> pa.Table:
         """Return the removes that won, expired ones included."""
@@ -147,10 +162,7 @@ class Snapshot:
 
     def partition_count(self) -> int:
         """Return how many partitions have a live file; 1 for a table without partition columns."""
-        columns = self.partition_columns
-        keys = columns
-        if schema := self.metadata.get("schemaString"):
-            keys = [column.key for column in partition_columns_of(schema, columns)]
+        keys = partition_keys(self.metadata.get("schemaString"), self.partition_columns)
         maps = self.state.files["partitionValues"]
         values = {
             str(at): pc.map_lookup(maps, pa.scalar(key), "first") for at, key in enumerate(keys)
@@ -165,9 +177,15 @@ class Snapshot:
 
     def in_commit_timestamp(self) -> int | None:
         """Return the timestamp that this version's own commit carries, if it carries one."""
-        if self.segment.last_commit is None:
+        last = self.segment.last_commit
+        if last is None:
             return None
-        return in_commit_timestamp(self.directory, self.segment.last_commit, self.config)
+        try:
+            return in_commit_timestamp(self.directory, last, self.config)
+        except UnreadableLogFileError:
+            if last in self.segment.commits:
+                raise
+            return None  # its checkpoint, or a compaction, was read in its place
 
     def summary(self) -> dict[str, Any]:
         """Return what `txlog replay --json` prints."""
@@ -249,7 +267,8 @@ def load_snapshot(
             culprit = _culprit(segment, damage)
             if culprit is None:
                 raise
-            unusable[culprit] = str(damage)
+            where = "" if damage.place == culprit else f"{damage.place}: "
+            unusable[culprit] = f"{where}{damage.reason}"
             continue
         return Snapshot(
             directory=directory,
@@ -276,7 +295,12 @@ def complete(state: State, segment: LogSegment, config: Config) -> State:
         reader, writer = default
         state = state.with_protocol({"minReaderVersion": reader, "minWriterVersion": writer})
     if config[PROTOCOL_CHECK_ENABLED]:
-        check_protocol(state.protocol, segment.log_format, segment.directory)
+        check_protocol(
+            state.protocol,
+            segment.log_format,
+            segment.directory,
+            by_version=config[PROTOCOL_ENFORCE_READER],
+        )
     if state.metadata is None:
         raise MissingMetadataError(segment.directory, segment.version)
     return state

@@ -6,76 +6,42 @@ spark-submit jobs/replay.py --table /data/events --version 120 --output /data/ev
 
 from __future__ import annotations
 
-import argparse
-import json
-import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
-
-from engine import Config, ReplayError, open_log
-from engine.replay.spark import told
+from engine.job import Job, arguments, run
+from engine.replay.spark_errors import told
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Replay one table; return 0 when it is done, 1 when it is refused."""
-    args = _parse(argv)
-    # spark-submit sends a Python program's stderr to stdout, where JSON must stand alone.
-    logging.basicConfig(
-        level=logging.CRITICAL if args.json else logging.WARNING, format="txlog: %(message)s"
-    )
-    # Spark ships a wheel to its executors, and then does not look into it: a wheel is a zip.
-    SparkContext.PACKAGE_EXTENSIONS = (*SparkContext.PACKAGE_EXTENSIONS, ".whl")
-    spark = SparkSession.builder.appName("txlog replay").getOrCreate()
-    if not args.debug:
-        # A failed task is a page of trace to Spark, and one line to whoever started the job.
-        spark.sparkContext.setLogLevel("FATAL")
-    try:
-        config = Config.from_toml(args.conf_file) if args.conf_file else Config()
-        log = open_log(args.table, config, spark=spark)
-        snapshot = log.snapshot(args.version, engine=args.engine)
-        if args.output:
-            with told():
-                snapshot.to_spark(spark).write.mode("error").parquet(args.output)
-        _print(snapshot.summary(), as_json=args.json)
-    except ReplayError as error:
-        if args.debug:
-            raise
-        _print({"error": {"code": error.code, "message": str(error)}}, as_json=args.json)
-        return 1
-    finally:
-        spark.stop()
-    return 0
-
-
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("replay.py", description=__doc__.splitlines()[0])
+    parser = arguments(__file__, __doc__)
     parser.add_argument("--table", required=True, help="the table's root: a path or a URL")
     parser.add_argument("--version", type=int, help="the version to rebuild; default the latest")
-    parser.add_argument("--output", help="a new directory for the live files, as Parquet")
+    parser.add_argument("--output", metavar="DIR", help="a new one for the live files, as Parquet")
     parser.add_argument("--engine", default="spark", choices=["spark", "auto", "local"])
-    parser.add_argument("--conf-file", help="settings, as in conf/txlog.toml")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--debug", action="store_true", help="show the trace of a failure")
-    return parser.parse_args(argv)
+    return run(parser.parse_args(argv), _replay)
 
 
-def _print(answer: dict[str, object], *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(answer))
-    elif "error" in answer:
-        print(f"txlog: {answer['error']['message']}", file=sys.stderr)  # type: ignore[index]
-    else:
-        for name in ("table", "version", "numFiles", "sizeInBytes", "numRecords", "numTombstones"):
-            print(f"{name:14} {answer[name]}")
-        for fallback in answer["fallbacks"]:  # type: ignore[attr-defined]
-            print(f"{'fallback':14} {fallback}")
-        print(f"{'engine':14} {answer['engine']}, {answer['seconds']}")
+def _replay(job: Job) -> None:
+    args = job.args
+    snapshot = job.open(args.table).snapshot(args.version, engine=args.engine)
+    if args.output and not args.dry_run:
+        with told():
+            snapshot.to_spark(job.spark).write.mode("error").parquet(args.output)
+    summary = snapshot.summary()
+    job.answer([summary], _lines(summary))
+
+
+def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("table", "version", "numFiles", "sizeInBytes", "numRecords", "numTombstones"):
+        yield f"{name:14} {summary[name]}\n"
+    for fallback in summary["fallbacks"]:
+        yield f"{'fallback':14} {fallback}\n"
+    yield f"{'engine':14} {summary['engine']}, {summary['seconds']}\n"
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.s3.fixtures", "tests.spark.fixtures"]
@@ -11,8 +13,36 @@ pytest_plugins = ["tests.s3.fixtures", "tests.spark.fixtures"]
 # A log on disk per example: slower than hypothesis likes, and no reason to stop.
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture)
 settings.register_profile("quick", max_examples=50, deadline=None, suppress_health_check=_SLOW)
-settings.register_profile("ci", max_examples=200, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("ci", max_examples=100, deadline=None, suppress_health_check=_SLOW)
 settings.register_profile("hunt", max_examples=5000, deadline=None, suppress_health_check=_SLOW)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if "CI" in os.environ else "quick")
 )
+
+
+# Rooms whose tests share a Spark session, and modules in them that start JVMs of their own.
+SESSIONS = ("tests/hive/", "tests/spark/")
+APART = ("tests/spark/test_cluster.py", "tests/spark/test_connect.py", "tests/jobs/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what needs a session last.
+
+    A session lives as long as its process; what is tested without one is what a user without
+    Spark has.
+    """
+    items.sort(key=lambda item: item.nodeid.startswith(SESSIONS))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each session to one worker, and each module that starts JVMs; the rest is dealt out."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class BySession(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(APART):
+                return nodeid.partition("::")[0]
+            return next((room for room in SESSIONS if nodeid.startswith(room)), nodeid)
+
+    return BySession(config, log)

@@ -144,7 +144,7 @@ def action(kind: str, key: dict[str, Maker], fields: dict[str, Maker]) -> Maker:
 def some_protocol(rng: Random) -> Action:
     reader = rng.choice([1, 2])
     features: dict[str, Any] = rng.choice([{}, {"readerFeatures": None}])
-    return {"protocol": {"minReaderVersion": reader, "minWriterVersion": 5, **features}}
+    return {"protocol": {"minReaderVersion": reader, "minWriterVersion": 4, **features}}
 
 
 def some_metadata(rng: Random) -> Action:

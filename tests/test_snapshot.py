@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine import open_log
-from engine.errors import MissingSchemaError, ReplayError, VersionNotFoundError
+from engine.errors import EmptyLogError, MissingSchemaError, ReplayError, VersionNotFoundError
 from tests.logs import LogBuilder, add, metadata, protocol, remove, vector
 
 UTC = timezone.utc
@@ -191,6 +191,13 @@ def test_totals_are_sums_of_the_live_files(log: LogBuilder) -> None:
     assert open_log(str(log.root)).snapshot().totals().num_records is None
 
 
+@pytest.mark.parametrize("schema", [None, "", "{", "null"])
+def test_partitions_are_counted_whatever_the_schema_says(log: LogBuilder, schema) -> None:
+    files = (add(p, partitionValues={"p": p}) for p in "ab")
+    log.commit(protocol(), metadata("p", schemaString=schema), *files)
+    assert open_log(str(log.root)).snapshot().partition_count() == 2
+
+
 def test_an_empty_table_has_no_records(log: LogBuilder) -> None:
     log.start()
     totals = open_log(str(log.root)).snapshot().totals()
@@ -273,6 +280,21 @@ def test_history_is_what_commits_say_of_themselves_newest_first(log: LogBuilder)
     assert [entry["timestamp"] for entry in found] == [99, 77, 55]
     assert found[1] == {"version": 1, "timestamp": 77, "operation": "WRITE", "x": {"y": 1}}
     assert "operation" not in found[2]
+
+
+def test_an_empty_log_has_no_history(tmp_path) -> None:
+    log = open_log(str(LogBuilder(tmp_path).root))
+    for ask in (lambda: list(log.history()), lambda: log.commit_actions(0)):
+        with pytest.raises(EmptyLogError):
+            ask()
+
+
+def test_a_checkpoint_alone_tells_no_time(log: LogBuilder) -> None:
+    log.start().filler(2)
+    log.checkpoint(log.version)
+    log.clean_up(log.version + 1)
+    with pytest.raises(VersionNotFoundError, match=f"no commit .* the latest is {log.version}$"):
+        open_log(str(log.root)).version_at(datetime(2100, 1, 1, tzinfo=UTC))
 
 
 def test_a_limited_history_tells_the_same_times(log: LogBuilder) -> None:

@@ -1,39 +1,106 @@
-"""What was asked before? Older versions, kept for a while, and how often that helped."""
+"""What is kept of what was read, for how long, and how often did that help?"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from engine import config as settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Mapping
 
+    from engine.commit.newer import Position
+    from engine.config import Config, Setting
+    from engine.log.paths import TransactionFileRef
+    from engine.replay.state import LocalState
     from engine.snapshot import Snapshot
 
-CACHES: Final = ("protocol", "metadata", "versions", "files", "versionList", "snapshots")
+V = TypeVar("V")
+
+# The one key of what there is only one of: the table as it is now.
+LATEST: Final = "latest"
 
 
 @dataclass(slots=True)
-class CacheCounts:
-    """Hits and misses, cache by cache."""
+class _Entry(Generic[V]):
+    value: V
+    size_bytes: int
+    expires: float
 
-    _hits: Counter[str] = field(default_factory=Counter)
-    _misses: Counter[str] = field(default_factory=Counter)
 
-    def hit(self, *names: str) -> None:
-        """Count an answer that was known."""
-        self._hits.update(names)
+@dataclass(slots=True)
+class Cache(Generic[V]):
+    """The most recently used values, bounded in number, bytes and age. Safe in many threads."""
 
-    def miss(self, *names: str) -> None:
-        """Count an answer that had to be read."""
-        self._misses.update(names)
+    capacity: int
+    ttl_seconds: float
+    capacity_bytes: int | None = None
+    clock: Callable[[], float] = time.monotonic
+    hits: int = 0
+    misses: int = 0
+    _entries: OrderedDict[Hashable, _Entry[V]] = field(default_factory=OrderedDict)
+    _size_bytes: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def stats(self) -> dict[str, dict[str, Any]]:
-        """Return hits, misses and the hit rate of every cache."""
-        return {name: rated(self._hits[name], self._misses[name]) for name in CACHES}
+    def get(self, key: Hashable) -> V | None:
+        """Return a value that is here and not too old, and count whether it was."""
+        found = self.peek(key)
+        if found is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+        return found
+
+    def peek(self, key: Hashable) -> V | None:
+        """Return a value that is here and not too old."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            if entry.expires < self.clock():
+                self._drop(key)
+                return None
+            self._entries.move_to_end(key)
+            return entry.value
+
+    def put(self, key: Hashable, value: V, size_bytes: int = 0) -> None:
+        """Keep a value, dropping the least recently used ones for room."""
+        with self._lock:
+            if key in self._entries:
+                self._drop(key)
+            if self.capacity_bytes is not None and size_bytes > self.capacity_bytes:
+                return
+            self._entries[key] = _Entry(value, size_bytes, self.clock() + self.ttl_seconds)
+            self._size_bytes += size_bytes
+            while len(self._entries) > self.capacity or self._is_too_large():
+                self._drop(next(iter(self._entries)))
+
+    def renew(self, key: Hashable) -> None:
+        """Begin the age of a value anew: it was found to be true still."""
+        with self._lock:
+            if key in self._entries:
+                self._entries[key].expires = self.clock() + self.ttl_seconds
+
+    def clear(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._entries.clear()
+            self._size_bytes = 0
+
+    def stats(self) -> dict[str, Any]:
+        """Return hits, misses, the hit rate, and what is kept."""
+        kept = {"entries": len(self._entries), "bytes": self._size_bytes}
+        return {**rated(self.hits, self.misses), **kept}
+
+    def _drop(self, key: Hashable) -> None:
+        self._size_bytes -= self._entries.pop(key).size_bytes
+
+    def _is_too_large(self) -> bool:
+        return self.capacity_bytes is not None and self._size_bytes > self.capacity_bytes
 
 
 def rated(hits: int, misses: int) -> dict[str, Any]:
@@ -42,46 +109,94 @@ def rated(hits: int, misses: int) -> dict[str, Any]:
     return {"hits": hits, "misses": misses, "hitRate": rate}
 
 
-@dataclass(slots=True)
-class VersionCache:
-    """The most recently asked versions, bounded in number, bytes and age."""
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """What one open log keeps.
 
-    capacity: int
-    capacity_bytes: int
-    ttl_seconds: float
-    clock: Callable[[], float] = time.monotonic
-    _entries: OrderedDict[int, tuple[Snapshot, int, float]] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    The latest state is held by `protocol`, `metadata`, `files` and `version_list`: a look at the
+    storage that finds it true renews them. The others hold what never changes, and a commit
+    leaves them alone: commits, states at checkpoints, older versions.
+    """
 
-    def get(self, version: int) -> Snapshot | None:
-        """Return a version that is here and not too old."""
-        with self._lock:
-            entry = self._entries.pop(version, None)
-            if entry is None or entry[2] < self.clock():
-                return None
-            self._entries[version] = entry
-            return entry[0]
+    protocol: Cache[Mapping[str, Any]]
+    metadata: Cache[Mapping[str, Any]]
+    files: Cache[Snapshot]
+    version_list: Cache[Position]
+    versions: Cache[tuple[TransactionFileRef, bytes]]
+    checkpoint: Cache[LocalState]
+    snapshots: Cache[Snapshot]
 
-    def put(self, snapshot: Snapshot) -> None:
-        """Keep a version, dropping the least recently used ones for room."""
-        size = snapshot.state.files.nbytes + snapshot.state.tombstones.nbytes
-        if size > self.capacity_bytes:
-            return
-        with self._lock:
-            expires = self.clock() + self.ttl_seconds
-            self._entries[snapshot.version] = (snapshot, size, expires)
-            while len(self._entries) > self.capacity or self.size_bytes > self.capacity_bytes:
-                self._entries.popitem(last=False)
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """Return the figures of every cache, by its documented name."""
+        return {
+            "protocol": self.protocol.stats(),
+            "metadata": self.metadata.stats(),
+            "versions": self.versions.stats(),
+            "files": self.files.stats(),
+            "versionList": self.version_list.stats(),
+            "checkpoint": self.checkpoint.stats(),
+            "snapshots": self.snapshots.stats(),
+        }
 
-    def clear(self) -> None:
-        """Drop everything."""
-        with self._lock:
-            self._entries.clear()
+    def forget_latest(self) -> None:
+        """Drop what depends on which version is the latest."""
+        for cache in (self.protocol, self.metadata, self.files, self.version_list):
+            cache.clear()
 
-    def __len__(self) -> int:
-        return len(self._entries)
+    def forget_older(self) -> None:
+        """Drop what is true of a version for as long as the table is the same."""
+        for cache in (self.versions, self.checkpoint, self.snapshots):
+            cache.clear()
 
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all that is kept."""
-        return sum(size for _, size, _ in self._entries.values())
+    def renew_latest(self) -> None:
+        """The latest state was looked at, and is true."""
+        for cache in (self.protocol, self.metadata, self.files, self.version_list):
+            cache.renew(LATEST)
+
+
+def caches_of(config: Config, clock: Callable[[], float] = time.monotonic) -> Caches:
+    """Return empty caches as the settings bound them."""
+    most = config[settings.CACHE_MAX_BYTES]
+    about = _seconds(config, settings.CACHE_METADATA_TTL, settings.CACHE_METADATA_TTL_MS)
+    files = _seconds(config, settings.CACHE_FILES_TTL, settings.CACHE_FILES_TTL_MS)
+    log = _seconds(config, settings.CACHE_LOG_TTL, settings.CACHE_LOG_TTL_MS)
+    older = _seconds(config, settings.CACHE_SNAPSHOT_TTL, settings.CACHE_SNAPSHOT_TTL_MS)
+    general = config[settings.CACHE_EXPIRATION_SECONDS] or config[settings.CACHE_TTL_MS] / 1000
+    few = config[settings.CACHE_METADATA_SIZE]
+    return Caches(
+        protocol=Cache(few, about, clock=clock),
+        metadata=Cache(few, about, clock=clock),
+        files=Cache(
+            config[settings.CACHE_FILES_CAPACITY] or config[settings.CACHE_FILES_SIZE],
+            files,
+            clock=clock,
+        ),
+        version_list=Cache(1, general, clock=clock),
+        versions=Cache(
+            config[settings.CACHE_LOG_CAPACITY] or config[settings.CACHE_LOG_SIZE],
+            log,
+            most,
+            clock,
+        ),
+        checkpoint=Cache(
+            config[settings.CACHE_CHECKPOINT_SIZE],
+            _seconds(config, settings.CACHE_CHECKPOINT_TTL, None),
+            most,
+            clock,
+        ),
+        snapshots=Cache(
+            config[settings.CACHE_SNAPSHOT_CAPACITY] or config[settings.CACHE_SNAPSHOT_SIZE],
+            older,
+            most,
+            clock,
+        ),
+    )
+
+
+def _seconds(config: Config, minutes: Setting[int], exact: Setting[int] | None) -> float:
+    """Return how long a cache keeps: the old setting for all of them goes before its own."""
+    if every := config[settings.CACHE_EXPIRATION_SECONDS]:
+        return every
+    if exact is not None and config[exact]:
+        return config[exact] / 1000
+    return config[minutes] * 60

@@ -18,6 +18,7 @@ from engine.actions import STRING_MAP
 from engine.commit.conflicts import Reads, file_key
 from engine.commit.schema import refuse_breaking, refuse_missing, schema_text
 from engine.commit.serialize import Action, Body
+from engine.commit.upgrades import raised
 from engine.commit.writable import used_features
 from engine.errors import (
     ConcurrentDeleteError,
@@ -28,7 +29,8 @@ from engine.errors import (
 from engine.replay.keys import canonical_path, may_be_absolute
 
 if TYPE_CHECKING:
-    from engine.commit.follow import View
+    from engine.commit.known import View
+    from engine.formats import LogFormat
     from engine.snapshot import Snapshot
 
 _CLOCK: Final = "delta.enableInCommitTimestamps"
@@ -166,21 +168,17 @@ def updating_metadata(
 
 
 def upgrading(
-    table: str, reader: int, writer: int, features: Sequence[str], reader_features: Sequence[str]
+    log_format: LogFormat,
+    reader: int,
+    writer: int,
+    reader_features: Sequence[str],
+    writer_features: Sequence[str],
 ) -> Change:
     """Return the change that raises the protocol; what the table has already, it keeps."""
 
     def build(view: View) -> Body:
-        old = view.protocol
-        new = {
-            "minReaderVersion": max(old.get("minReaderVersion") or 1, reader),
-            "minWriterVersion": max(old.get("minWriterVersion") or 1, writer),
-        }
-        for name, more in (("readerFeatures", reader_features), ("writerFeatures", features)):
-            listed = sorted({*(old.get(name) or ()), *more})
-            if listed:
-                new[name] = listed
-        same = {key: value for key, value in old.items() if value is not None}
+        new = raised(view.protocol, reader, writer, log_format, reader_features, writer_features)
+        same = {key: value for key, value in view.protocol.items() if value is not None}
         return Body() if new == same else Body([{"protocol": new}])
 
     parameters = {"minReaderVersion": reader, "minWriterVersion": writer}

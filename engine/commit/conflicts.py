@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from engine.actions import STRING_MAP
+from engine.commit.mappings import without_mappings
 from engine.errors import (
     ConcurrentAppendError,
     ConcurrentDeleteError,
@@ -47,11 +48,13 @@ def check(
     actions: Sequence[Action],
     reads: Reads,
     table: str,
+    metadata: Mapping[str, Any] | None = None,
 ) -> None:
     """Refuse a commit that one of the winners contradicts.
 
-    Raises ConcurrentAppendError, ConcurrentDeleteError, MetadataChangedError or
-    ProtocolChangedError.
+    `metadata` is what it was built on: a winner that only added mappings of its files to that
+    did not change the table. Raises ConcurrentAppendError, ConcurrentDeleteError,
+    MetadataChangedError or ProtocolChangedError.
     """
     removed = {file_key(a["remove"], table) for a in actions if "remove" in a}
     domains = {a["domainMetadata"]["domain"] for a in actions if "domainMetadata" in a}
@@ -59,6 +62,8 @@ def check(
     for version, winner in winners:
         for action in winner:
             kind, value = action.kind, action.value
+            if kind == "metaData" and kind not in writes and _is_same(metadata, value):
+                continue
             if kind in {"protocol", "metaData"}:
                 if reads.head or kind in writes:
                     _refuse_new_head(kind, version, table)
@@ -72,6 +77,10 @@ def check(
 def file_key(value: Mapping[str, Any], root: str) -> FileKey:
     """Return what a file action is compared by."""
     return canonical_path(value["path"], root), dv_id(value.get("deletionVector"))
+
+
+def _is_same(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
+    return old is not None and without_mappings(old) == without_mappings(new)
 
 
 def _refuse_new_head(kind: str, version: int, table: str) -> None:

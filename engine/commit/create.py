@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from engine.commit import validate
-from engine.commit.schema import column_types, schema_text
+from engine.commit.features import asked_features
+from engine.commit.schema import schema_text
 from engine.commit.serialize import Body, commit_bytes, engine_info
+from engine.commit.transaction import Committed
+from engine.commit.upgrades import raised
 from engine.commit.writable import refuse_unwritable
 from engine.errors import (
     AlreadyExistsError,
@@ -16,8 +22,7 @@ from engine.errors import (
     LogNotFoundError,
     TableExistsError,
 )
-from engine.formats import DELTA, LogFormat
-from engine.log.listing import LogDirectory, list_log
+from engine.log.listing import LogDirectory, find_log
 from engine.log.paths import commit_name
 from engine.replay.rules import check_protocol
 
@@ -25,13 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from engine.config import Config
+    from engine.formats import LogFormat
 
-# Properties that ask for a table feature, and whether readers must know it too.
-_FEATURES: Final = {
-    ("delta.enableInCommitTimestamps", "true"): ("inCommitTimestamp", False),
-    ("delta.enableDeletionVectors", "true"): ("deletionVectors", True),
-    ("delta.checkpointPolicy", "v2"): ("v2Checkpoint", True),
-}
+OPERATION: Final = "CREATE TABLE"
 
 
 @dataclass(frozen=True)
@@ -47,38 +48,67 @@ class TableSpec:
 
 def create(
     directory: LogDirectory, spec: TableSpec, config: Config, now_ms: int, *, dry_run: bool = False
-) -> None:
+) -> Committed:
     """Write version 0 of a new table.
 
-    Raises TableExistsError where the log holds anything already, and InvalidCommitError where the
-    table could not be.
+    Raises TableExistsError where there is a log already, of whichever format, and
+    InvalidCommitError where the table could not be.
     """
-    table = directory.table_url
+    started = time.perf_counter()
+    table, txn_id = directory.table_url, str(uuid.uuid4())
     body = Body(_actions(directory.log_format, spec, now_ms, table))
     try:
-        listing = list_log(directory)
+        _, listing = find_log(directory.storage, directory.root)
     except LogNotFoundError:
         listing = None
     if listing is not None and listing.refs:
         raise TableExistsError(table)
-    if dry_run:
-        return
     info = {
         "timestamp": now_ms,
-        "operation": "CREATE TABLE",
+        "operation": OPERATION,
         "operationParameters": {},
         "isolationLevel": "Serializable",
         "isBlindAppend": True,
         "engineInfo": engine_info(),
-        "txnId": str(uuid.uuid4()),
+        "txnId": txn_id,
     }
     if dict(spec.configuration).get("delta.enableInCommitTimestamps", "").lower() == "true":
         info = {"inCommitTimestamp": now_ms, **info}
     encoded = commit_bytes(info, body, directory.log_format, config, now_ms)
     try:
-        directory.storage.write_new(directory.file(commit_name(0)), encoded.data)
+        if not dry_run:
+            directory.storage.write_new(directory.file(commit_name(0)), encoded.data)
     except AlreadyExistsError:
         raise TableExistsError(table) from None
+    return Committed(
+        version=0,
+        is_new=not dry_run,
+        reason="dry run" if dry_run else "",
+        txn_id=txn_id,
+        operation=OPERATION,
+        seconds=time.perf_counter() - started,
+        compression=encoded.metrics(),
+    )
+
+
+def difference(spec: TableSpec, metadata: Mapping[str, Any]) -> str:
+    """Return in what a table is not the one asked for; nothing where it is.
+
+    It may have more properties than were asked for.
+    """
+    if orjson.loads(schema_text(spec.schema)) != orjson.loads(metadata.get("schemaString") or "0"):
+        return "its schema is another"
+    columns = list(metadata.get("partitionColumns") or ())
+    if columns != list(spec.partition_columns):
+        return f"its partition columns are {', '.join(columns) or 'none'}"
+    properties = metadata.get("configuration") or {}
+    for key, value in spec.configuration.items():
+        if properties.get(key) != value:
+            return f"its property {key} is {properties.get(key)!r}"
+    for key, wanted in (("name", spec.name), ("description", spec.description)):
+        if wanted is not None and metadata.get(key) != wanted:
+            return f"its {key} is {metadata.get(key)!r}"
+    return ""
 
 
 def _actions(
@@ -99,31 +129,24 @@ def _actions(
         validate.check_metadata(metadata, log_format)
     except ValueError as error:
         raise InvalidCommitError(table, str(error)) from None
-    protocol = _protocol(log_format, spec.configuration, text)
+    protocol = _protocol(log_format, metadata)
     check_protocol(protocol, log_format, table)
     refuse_unwritable(protocol, metadata, log_format, table)
     return [{"protocol": protocol}, {"metaData": metadata}]
 
 
-def _protocol(
-    log_format: LogFormat, configuration: Mapping[str, str], schema_string: str
-) -> dict[str, Any]:
+def _protocol(log_format: LogFormat, metadata: Mapping[str, Any]) -> dict[str, Any]:
     reader, writer = log_format.new_protocol
-    features = [
-        feature
-        for (key, value), feature in _FEATURES.items()
-        if str(configuration.get(key, "")).lower() == value
-    ]
-    if "timestamp_ntz" in str(column_types(schema_string).values()):
-        features.append(("timestampNtz", True))
-    if log_format is not DELTA or not features:
-        return {"minReaderVersion": reader, "minWriterVersion": writer}
-    both = sorted(name for name, for_readers in features if for_readers)
-    every = sorted({"appendOnly", "invariants", *(name for name, _ in features)})
-    protocol: dict[str, Any] = {
-        "minReaderVersion": log_format.feature_reader_version if both else reader,
-        "minWriterVersion": log_format.feature_writer_version,
-    }
-    if both:
-        protocol["readerFeatures"] = both
-    return {**protocol, "writerFeatures": every}
+    protocol: dict[str, Any] = {"minReaderVersion": reader, "minWriterVersion": writer}
+    asked = asked_features(metadata)
+    if not log_format.lists_features or not asked:
+        return protocol
+    both = sorted(name for name, for_readers in asked.items() if for_readers)
+    return raised(
+        protocol,
+        log_format.feature_reader_version if both else reader,
+        log_format.feature_writer_version,
+        log_format,
+        both,
+        sorted(asked),
+    )

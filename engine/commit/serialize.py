@@ -58,7 +58,11 @@ def commit_bytes(
     if body.removed is not None and body.removed.num_rows:
         lines += _remove_lines(body.removed, log_format, now_ms)
     lines += [_line(action) for action in body.actions if "add" in action]
-    data = b"\n".join(lines) + b"\n"
+    return encoded(b"\n".join(lines) + b"\n", log_format, config)
+
+
+def encoded(data: bytes, log_format: LogFormat, config: Config) -> Encoded:
+    """Return the lines of a commit as its file has them: compressed where that is asked for."""
     if not log_format.compressed_commits or not config[COMPRESSION_ENABLED]:
         return encode(data, "none")
     codec, level = config[COMPRESSION_CODEC], config[GZIP_LEVEL]

@@ -16,7 +16,7 @@ from engine.replay.rules import skip_is_running
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.commit.follow import View
+    from engine.commit.known import View
     from engine.formats import LogFormat
 
 _KIND: Final = "mergeskip"

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.commit import conflicts, validate
+from engine.commit.mappings import deduplicated
 from engine.commit.serialize import Body, commit_bytes, engine_info
+from engine.commit.upgrades import upgraded
 from engine.config import RETRY_BASE_DELAY_MS, RETRY_MAX_ATTEMPTS, RETRY_MAX_DELAY_MS
 from engine.errors import (
     AlreadyExistsError,
@@ -28,12 +30,28 @@ from engine.log.timestamps import in_commit_start
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from engine.commit.cache import CacheCounts
     from engine.commit.changes import Change
-    from engine.commit.follow import Follower, View
+    from engine.commit.follow import Follower
+    from engine.commit.known import View
     from engine.config import Config
 
 _logger: Final = logging.getLogger(__name__)
+
+_LOOKS: Final = 3
+
+
+@dataclass(frozen=True)
+class HookRun:
+    """What became of one hook. `failure` is empty where it did what it does."""
+
+    name: str
+    seconds: float
+    failure: str = ""
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the commands print with --json."""
+        failed = {"failure": self.failure} if self.failure else {}
+        return {"name": self.name, "seconds": round(self.seconds, 6), **failed}
 
 
 @dataclass(frozen=True)
@@ -41,7 +59,7 @@ class Committed:
     """What became of a change.
 
     `is_new` is false where there was nothing to write: the txn is in the log already, or the
-    table is as asked; `version` is then the latest. `hook_failures` names hooks that failed.
+    table is as asked; `version` is then the latest. `hooks` tells what was run after it.
     """
 
     version: int
@@ -54,7 +72,12 @@ class Committed:
     attempts: int = 1
     seconds: float = 0.0
     compression: Mapping[str, Any] = field(default_factory=dict)
-    hook_failures: tuple[str, ...] = ()
+    hooks: tuple[HookRun, ...] = ()
+
+    @property
+    def hook_failures(self) -> tuple[str, ...]:
+        """The hooks that failed, and why."""
+        return tuple(f"{hook.name}: {hook.failure}" for hook in self.hooks if hook.failure)
 
     def summary(self) -> dict[str, Any]:
         """Return what the commands print with --json."""
@@ -69,7 +92,7 @@ class Committed:
             "attempts": self.attempts,
             "seconds": round(self.seconds, 6),
             "compression": dict(self.compression),
-            **({"hookFailures": list(self.hook_failures)} if self.hook_failures else {}),
+            **({"hooks": [hook.summary() for hook in self.hooks]} if self.hooks else {}),
         }
 
 
@@ -85,7 +108,6 @@ class Clock:
 def commit(
     follower: Follower,
     change: Change,
-    counts: CacheCounts,
     clock: Clock,
     *,
     dry_run: bool = False,
@@ -98,8 +120,9 @@ def commit(
     started = time.perf_counter()
     table, txn_id = follower.directory.table_url, str(uuid.uuid4())
     attempts = follower.config[RETRY_MAX_ATTEMPTS]
-    view = follower.view(counts, files=change.needs_files)
+    view = follower.view(files=change.needs_files)
     seen = view.version if change.read_version is None else change.read_version
+    metadata = view.metadata if seen == view.version else None
     if seen > view.version:
         raise InvalidCommitError(table, f"it read version {seen}; the latest is {view.version}")
     for attempt, delay in enumerate(_delays(follower.config, clock), 1):
@@ -107,12 +130,12 @@ def commit(
             return done
         if view.version > seen:
             winners = follower.commits(seen + 1, view.version)
-            conflicts.check(winners, change.given, change.reads, table)
-        body = _checked(change, view, follower, is_rebased=view.version > seen)
+            conflicts.check(winners, change.given, change.reads, table, metadata)
+        now_ms = clock.now_ms()
+        body = _checked(change, view, follower, now_ms, is_rebased=view.version > seen)
         if not body.actions and not body.removes and change.txn is None:
             return _nothing(change, view)
-        seen = view.version
-        now_ms = clock.now_ms()
+        seen, metadata = view.version, view.metadata
         info = _commit_info(change, body, view, txn_id, now_ms)
         encoded = commit_bytes(info, body, follower.directory.log_format, follower.config, now_ms)
         try:
@@ -124,7 +147,7 @@ def commit(
             if delay is None:
                 break
             clock.sleep(delay)
-            view = follower.view(counts, files=change.needs_files)
+            view = _settled(follower, files=change.needs_files)
             continue
         if not dry_run:
             follower.wrote(view.version + 1, encoded.data)
@@ -141,6 +164,21 @@ def commit(
             compression=encoded.metrics(),
         )
     raise ContentionError(table, attempts, view.version + 1)
+
+
+def _settled(follower: Follower, *, files: bool) -> View:
+    """Return the latest version, looked at again while catching up with it took others' commits.
+
+    Reading what many others wrote takes so long that they are ahead again; the little that is
+    new after that does not.
+    """
+    view = follower.view(files=files)
+    for _ in range(_LOOKS):
+        newer = follower.view(files=files)
+        if newer.version == view.version:
+            break
+        view = newer
+    return view
 
 
 def _delays(config: Config, clock: Clock) -> Iterator[float | None]:
@@ -169,19 +207,23 @@ def _nothing(change: Change, view: View) -> Committed:
     return Committed(view.version, is_new=False, reason=reason, operation=change.operation)
 
 
-def _checked(change: Change, view: View, follower: Follower, *, is_rebased: bool) -> Body:
+def _checked(
+    change: Change, view: View, follower: Follower, now_ms: int, *, is_rebased: bool
+) -> Body:
     directory = follower.directory
     body = change.build(view)
     if change.txn is not None:
         app, version = change.txn
-        txn = {"txn": {"appId": app, "version": version}}
+        txn = {"txn": {"appId": app, "version": version, "lastUpdated": now_ms}}
         body = Body([*body.actions, txn], body.removed)
     try:
+        body = _prepared(body, view, follower)
         validate.check(
             body,
             view,
             directory.log_format,
             directory.table_url,
+            follower.config,
             schema_change=change.schema_change,
         )
     except InvalidCommitError as error:
@@ -193,6 +235,16 @@ def _checked(change: Change, view: View, follower: Follower, *, is_rebased: bool
             f"or one before it, made this commit unfit: {error.reason}",
         ) from error
     return body
+
+
+def _prepared(body: Body, view: View, follower: Follower) -> Body:
+    """Return the commit with what the format adds to it of its own accord."""
+    log_format, config = follower.directory.log_format, follower.config
+    try:
+        body = deduplicated(body, view, log_format, config)
+        return upgraded(body, view, log_format, config)
+    except ValueError as error:
+        raise InvalidCommitError(follower.directory.table_url, str(error)) from None
 
 
 def _commit_info(

@@ -10,13 +10,15 @@ import pyarrow as pa
 
 from engine.actions import kinds
 from engine.commit.schema import refuse_missing, schema_text
-from engine.commit.writable import refuse_unwritable
-from engine.errors import (
-    AppendOnlyError,
-    InvalidCommitError,
-    SchemaChangeError,
-    UnsupportedActionError,
+from engine.commit.table_rules import (
+    check_rules,
+    refuse_hidden_change,
+    refuse_removes,
+    refuse_unfed,
 )
+from engine.commit.writable import refuse_unwritable
+from engine.config import PROTOCOL_ENFORCE_READER, PROTOCOL_ENFORCE_WRITER
+from engine.errors import InvalidCommitError, UnsupportedActionError
 from engine.formats import FORMATS
 from engine.replay.keys import dv_id
 from engine.replay.lines import action_value
@@ -26,8 +28,9 @@ from engine.replay.rules import STATE_KEYS, check_protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from engine.commit.follow import View
+    from engine.commit.known import View
     from engine.commit.serialize import Action, Body
+    from engine.config import Config
     from engine.formats import LogFormat
 
 # What must be in an action beside what its kind cannot do without to be read.
@@ -47,7 +50,13 @@ _LOG_DIRECTORIES: Final = frozenset(log_format.directory for log_format in FORMA
 
 
 def check(
-    body: Body, view: View, log_format: LogFormat, table: str, *, schema_change: bool = False
+    body: Body,
+    view: View,
+    log_format: LogFormat,
+    table: str,
+    config: Config,
+    *,
+    schema_change: bool = False,
 ) -> None:
     """Refuse a commit that breaks a rule of the format or of the table.
 
@@ -55,21 +64,24 @@ def check(
     unreadable to us.
     """
     protocol, metadata = _after(body, view)
-    check_protocol(protocol, log_format, table)
-    refuse_unwritable(view.protocol, view.metadata, log_format, table)
-    refuse_unwritable(protocol, metadata, log_format, table)
+    check_protocol(protocol, log_format, table, by_version=config[PROTOCOL_ENFORCE_READER])
+    by_version = config[PROTOCOL_ENFORCE_WRITER]
+    for old, about in ((view.protocol, view.metadata), (protocol, metadata)):
+        refuse_unwritable(old, about, log_format, table, by_version=by_version)
     try:
         _check_actions(body.actions, log_format)
         if metadata is not view.metadata:
             check_metadata(metadata, log_format)
+        check_rules(body, view, protocol, metadata, log_format)
         _check_values(body.actions, metadata)
     except ValueError as error:
         raise InvalidCommitError(table, str(error)) from None
     except _UnknownKindError as error:
         raise UnsupportedActionError(table, str(error)) from None
     if metadata is not view.metadata and not schema_change:
-        _refuse_hidden_change(view.metadata, metadata, table)
-    _refuse_removes(body, metadata, table)
+        refuse_hidden_change(view.metadata, metadata, table)
+    refuse_removes(body, metadata, table)
+    refuse_unfed(body, metadata, table)
 
 
 def check_metadata(metadata: Mapping[str, Any], log_format: LogFormat) -> None:
@@ -182,28 +194,6 @@ def _check_types(column: PartitionColumn, values: Iterable[str | None]) -> None:
             raise ValueError(
                 f"the partition value {value!r} of {column.name} is not of type {column.type_name}"
             ) from None
-
-
-def _refuse_hidden_change(old: Mapping[str, Any], new: Mapping[str, Any], table: str) -> None:
-    if orjson.loads(old.get("schemaString") or "{}") != orjson.loads(new["schemaString"]):
-        reason = "its metaData has another schema; change a schema with update_metadata(schema=…)"
-        raise SchemaChangeError(table, reason)
-    if list(old.get("partitionColumns") or ()) != list(new.get("partitionColumns") or ()):
-        reason = "its metaData has other partition columns; files do not move by that"
-        raise SchemaChangeError(table, reason)
-    if old.get("id") != new.get("id"):
-        raise InvalidCommitError(table, "its metaData has another id, which never changes")
-
-
-def _refuse_removes(body: Body, metadata: Mapping[str, Any], table: str) -> None:
-    append_only = (metadata.get("configuration") or {}).get("delta.appendOnly", "false")
-    if append_only.lower() != "true":
-        return
-    given = [action["remove"] for action in body.actions if "remove" in action]
-    if any(remove.get("dataChange", True) for remove in given) or (
-        body.removed is not None and body.removed.num_rows
-    ):
-        raise AppendOnlyError(table, "the table is append-only (delta.appendOnly is true)")
 
 
 def _key(kind: str, value: Mapping[str, Any]) -> tuple[str, Any]:

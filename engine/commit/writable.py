@@ -21,7 +21,6 @@ _COLUMN_MARKS: Final = {
     "CURRENT_DEFAULT": "allowColumnDefaults",
 }
 _SWITCHES: Final = {
-    "delta.enableChangeDataFeed": "changeDataFeed",
     "delta.enableRowTracking": "rowTracking",
     "delta.enableTypeWidening": "typeWidening",
     "delta.enableIcebergCompatV1": "icebergCompatV1",
@@ -32,14 +31,20 @@ _MAPPING: Final = "delta.columnMapping.mode"
 
 
 def refuse_unwritable(
-    protocol: Mapping[str, Any], metadata: Mapping[str, Any], log_format: LogFormat, table: str
+    protocol: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    log_format: LogFormat,
+    table: str,
+    *,
+    by_version: bool = True,
 ) -> None:
     """Refuse, by name, whatever a writer of this table must do and txlog does not.
 
-    Raises UnsupportedWriterError.
+    Without `by_version`, the number of the version is not held against it. Raises
+    UnsupportedWriterError.
     """
     wanted = protocol.get("minWriterVersion") or 0
-    if wanted > log_format.max_writer_version:
+    if by_version and wanted > log_format.max_writer_version:
         needs = f"needs writer version {wanted}; txlog writes up to {log_format.max_writer_version}"
         raise UnsupportedWriterError(table, needs)
     if wanted >= log_format.feature_writer_version:

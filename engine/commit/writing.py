@@ -2,48 +2,65 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
 
-from engine.commit import changes, skips
+from engine.commit import changes
 from engine.commit.conflicts import Reads
-from engine.commit.transaction import Clock, Committed, commit
-from engine.config import SKIP_COOLDOWN_HOURS, SKIP_TRACKING_ENABLED
+from engine.commit.create import OPERATION, TableSpec, create, difference
+from engine.commit.hooks import Hook, hooked
+from engine.commit.skipping import Skipping
+from engine.commit.transaction import Committed, commit
+from engine.errors import LogNotFoundError, TableExistsError
 from engine.replay.predicate import parse_predicate
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from engine.commit.cache import CacheCounts
     from engine.commit.changes import Change
     from engine.commit.follow import Follower
     from engine.commit.serialize import Action
-    from engine.config import Config
     from engine.log.listing import LogDirectory
-    from engine.snapshot import Snapshot
-
-# Run after a commit, with the log and what was committed.
-Hook = Callable[["Any", Committed], object]
-
-_logger: Final = logging.getLogger(__name__)
 
 
-class Writing:
+class Writing(Skipping):
     """The half of a table's log that writes."""
 
-    directory: LogDirectory
-    config: Config
+    place: LogDirectory
     hooks: list[Hook]
-    clock: Clock = Clock()
-    _follower: Follower
-    _cache_counts: CacheCounts
 
-    def snapshot(self) -> Snapshot:
-        """Return the latest state."""
-        raise NotImplementedError
+    @property
+    @abstractmethod
+    def _follower(self) -> Follower: ...
+
+    @abstractmethod
+    def due_hooks(self, done: Committed) -> list[Hook]:
+        """Return what the settings want done after a commit."""
+
+    def initialize(
+        self,
+        schema: Any,
+        partition_columns: Sequence[str] = (),
+        configuration: Mapping[str, str] | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        dry_run: bool = False,
+    ) -> Committed:
+        """Create the table: write version 0 of its log.
+
+        `schema` is the text of Spark's JSON, the object it stands for, a StructType or an Arrow
+        schema. A table that is there as asked is left alone, and the answer says so. Raises
+        TableExistsError where it is another, and InvalidCommitError where it could not be.
+        """
+        spec = TableSpec(
+            schema, tuple(partition_columns), dict(configuration or {}), name, description
+        )
+        try:
+            done = create(self.place, spec, self.config, self.clock.now_ms(), dry_run=dry_run)
+        except TableExistsError as exists:
+            return self._as_asked(spec, exists)
+        return hooked(self, done, [*self.hooks, *self.due_hooks(done)])
 
     def commit(
         self,
@@ -64,7 +81,7 @@ class Writing:
         """
         reads = Reads()
         if read_where is not None:
-            view = self._follower.view(self._cache_counts)
+            view = self._follower.view()
             columns = view.metadata.get("partitionColumns") or ()
             schema = str(view.metadata.get("schemaString"))
             read_version = view.version if read_version is None else read_version
@@ -158,63 +175,13 @@ class Writing:
     ) -> Committed:
         """Raise the protocol; it never goes down, and one that is high enough is left alone."""
         change = changes.upgrading(
-            self.directory.table_url,
+            self.directory.log_format,
             min_reader_version,
             min_writer_version,
-            writer_features,
             reader_features,
+            writer_features,
         )
         return self._commit(change)
-
-    # --- skipped files -------------------------------------------------------------------------
-
-    def skip(
-        self,
-        path: str,
-        reason: str,
-        operation: str = "merge",
-        cooldown: timedelta | None = None,
-        *,
-        dry_run: bool = False,
-    ) -> Committed:
-        """Record that an operation failed on a file, which stays live and is left in peace.
-
-        The cooldown is that of the settings unless given. Raises UnsupportedActionError where
-        the log's format has no skips.
-        """
-        skips.refuse_without_skips(self.directory.log_format, self.directory.table_url)
-        if cooldown is None:
-            cooldown = timedelta(hours=self.config[SKIP_COOLDOWN_HOURS])
-        change = skips.skipping(
-            path,
-            reason,
-            operation,
-            cooldown_ms=cooldown // timedelta(milliseconds=1),
-            now_ms=self.clock.now_ms(),
-        )
-        if not self.config[SKIP_TRACKING_ENABLED]:
-            off = f"{SKIP_TRACKING_ENABLED.key} is false"
-            return Committed(self.snapshot().version, is_new=False, reason=off)
-        return self._commit(change, dry_run=dry_run)
-
-    def skipped_files(self) -> list[Mapping[str, Any]]:
-        """Return the newest skip of each file that was ever skipped."""
-        skips.refuse_without_skips(self.directory.log_format, self.directory.table_url)
-        return list(self.snapshot().skips.values())
-
-    def in_cooldown(self, path: str) -> bool:
-        """Tell whether a file is not to be tried yet."""
-        return path in self.files_in_cooldown()
-
-    def files_in_cooldown(self) -> dict[str, int]:
-        """Return the files not to be tried yet, each with when it may be, in ms since 1970."""
-        skips.refuse_without_skips(self.directory.log_format, self.directory.table_url)
-        return skips.in_cooldown(self.snapshot().skips, self.clock.now_ms())
-
-    def without_cooldown(self, files: pa.Table) -> pa.Table:
-        """Return the rows of `files`, as `Snapshot.files` has them, that may be tried now."""
-        skips.refuse_without_skips(self.directory.log_format, self.directory.table_url)
-        return skips.without_cooldown(files, self.snapshot().skips, self.clock.now_ms())
 
     # --- how -----------------------------------------------------------------------------------
 
@@ -238,20 +205,16 @@ class Writing:
         )
         return self._commit(change, dry_run=dry_run)
 
-    def _commit(self, change: Change, *, dry_run: bool = False) -> Committed:
-        done = commit(self._follower, change, self._cache_counts, self.clock, dry_run=dry_run)
-        if not done.is_new:
-            return done
-        failures = tuple(why for why in (self._run(hook, done) for hook in self.hooks) if why)
-        return replace(done, hook_failures=failures) if failures else done
-
-    def _run(self, hook: Hook, done: Committed) -> str:
-        """Return why a hook failed. The commit stands: a hook has no say in it."""
+    def _as_asked(self, spec: TableSpec, exists: TableExistsError) -> Committed:
         try:
-            hook(self, done)
-        except Exception as error:
-            name = getattr(hook, "__name__", type(hook).__name__)
-            failure = f"{name}: {type(error).__name__}: {error}"
-            _logger.warning("after version %d: %s", done.version, failure)
-            return failure
-        return ""
+            view = self._follower.view()
+        except LogNotFoundError:
+            raise TableExistsError(exists.table, "its log is of another format") from None
+        if found := difference(spec, view.metadata):
+            raise TableExistsError(exists.table, found)
+        reason = "the table is there already, as asked"
+        return Committed(view.version, is_new=False, reason=reason, operation=OPERATION)
+
+    def _commit(self, change: Change, *, dry_run: bool = False) -> Committed:
+        done = commit(self._follower, change, self.clock, dry_run=dry_run)
+        return hooked(self, done, [*self.hooks, *self.due_hooks(done)])

@@ -18,29 +18,28 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from engine.hive.compact import Progress
     from engine.hive.model import Options, Table
-    from engine.hive.report import UnitReport
     from engine.hive.swap import Doors
 
 
 @contextmanager
-def progress(console: Console, title: str, *, quiet: bool) -> Iterator[Any]:
-    """Show progress on stderr when it is a terminal; yield what is told of each finished unit."""
+def progress(title: str, *, quiet: bool) -> Iterator[Progress | None]:
+    """Show a bar on stderr when it is a terminal; yield what is told how many units are done."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console as Terminal
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Terminal(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"{title}: working")
-        done = 0
+    text = TextColumn("{task.description}")
+    columns = (text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=Terminal(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
 
-        def advance(report: UnitReport) -> None:
-            nonlocal done
-            done += 1
-            bar.update(task, description=f"{title}: {done} done, {report.unit}")
+        def advance(done: int, total: int, unit: str) -> None:
+            bar.update(task, completed=done, total=total, description=f"{title} {unit}")
 
         yield advance
 
@@ -61,8 +60,10 @@ def answering(*, as_json: bool, debug: bool) -> Iterator[Console]:
     except Exception as error:
         if debug:
             raise
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        refuse(HiveFailedError("hive", lines[0], "add --debug for the traceback"), as_json=as_json)
+        from engine.hive.reason import first_line
+
+        said = HiveFailedError("hive", first_line(error), "add --debug for the traceback")
+        refuse(said, as_json=as_json)
 
 
 def refuse(error: ReplayError, *, as_json: bool) -> None:

@@ -134,12 +134,22 @@ class Catalog:
         found = _option(self._external.getPartitionOption(table.database, table.name, wanted))
         return self._location(found.storage()) if found else ""
 
-    def table_locations(self, database: str, *, but_not: str) -> list[str]:
-        """Return the locations of all tables of a database except the backup `but_not`."""
+    def locations(self, database: str, *, but_not: str, partitions: bool) -> list[str]:
+        """Return what all tables of a database read except the backup `but_not`.
+
+        With `partitions`, the location of each of them too, for one call a table.
+        """
         names = [name for name in self.table_names(database) if name != but_not]
         wanted = self._jvm.PythonUtils.toSeq(names)
-        found = self._external.getTablesByName(database, wanted)
-        return [place for item in _items(found) if (place := self._location(item.storage()))]
+        nothing = self._jvm.scala.Option.empty()
+        found = []
+        for item in _items(self._external.getTablesByName(database, wanted)):
+            found.append(self._location(item.storage()))
+            if partitions and item.partitionColumnNames().nonEmpty():
+                name = item.identifier().table()
+                parts = self._external.listPartitions(database, name, nothing)
+                found += [self._location(part.storage()) for part in _items(parts)]
+        return [place for place in found if place]
 
     def create_backup(self, table: Table, name: str, run: str, units: Sequence[Unit]) -> None:
         """Make a table beside `table` that reads the same files and can never delete them."""

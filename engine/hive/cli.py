@@ -38,7 +38,9 @@ BreakLock = Annotated[
 Conf = Annotated[
     list[str] | None,
     typer.Option(
-        "--conf", metavar="KEY=VALUE", help="A Spark setting, such as the metastore's address."
+        "--conf",
+        metavar="KEY=VALUE",
+        help="A Spark setting, such as spark.hadoop.hive.metastore.uris=thrift://host:9083.",
     ),
 ]
 Block = Annotated[str, typer.Option("--block-size", help="The size files should have: 128MB, 1GB.")]
@@ -51,7 +53,7 @@ Where = Annotated[
 ]
 MinAge = Annotated[
     str,
-    typer.Option("--min-age", help="Leave partitions alone that were written since: 30m, 6h, 2d."),
+    typer.Option("--min-age", help="Leave alone what was written less than this ago: 30m, 6h, 2d."),
 ]
 Managed = Annotated[bool, typer.Option("--managed", help="Take managed tables too.")]
 
@@ -68,7 +70,7 @@ def analyze(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say which tables and partitions are due, and why. Reads only.
+    """Say which tables and partitions are due, and why. Rewrites nothing.
 
     Examples:
       txlog hive analyze sales
@@ -92,7 +94,9 @@ def compact(
     ] = "auto",
     sort_columns: Annotated[str, typer.Option(help="Sort the rows by these: a,b.")] = "",
     parallelism: Annotated[int, typer.Option(min=1, help="Partitions at once.")] = 2,
-    max_bytes: Annotated[str, typer.Option(help="Rewrite no more than this a table: 50GB.")] = "0",
+    max_bytes: Annotated[
+        str, typer.Option(help="Rewrite no more than this a table: 50GB; 0: all.")
+    ] = "0",
     stats: Annotated[str, typer.Option(help="auto: what there was; scan: all; none.")] = "auto",
     managed: Managed = False,
     dry_run: DryRun = False,
@@ -123,7 +127,7 @@ def compact(
         )
         doors = doors_of(conf)
         if dry_run:
-            show_plans(console, doors, targets, options, as_json=as_json)
+            show_plans(console, doors, targets, options, as_json=as_json, dry_run=True)
             return
         run_all(console, doors, targets, options, as_json=as_json, break_lock=break_lock)
 
@@ -263,9 +267,11 @@ def history(
 
         doors = doors_of(conf)
         found = one_table(doors, table)
+        recovered = upkeep.mend(doors, found)
         records = upkeep.history(doors, found)
         if as_json:
             for record in records:
                 emit(record)
         else:
+            show.recovered(console, recovered)
             show.history(console, found.full_name, records)

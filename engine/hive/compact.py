@@ -5,14 +5,15 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from engine.errors import HiveFailedError, HiveFencedError, HiveMismatchError, ReplayError
+from engine.errors import HiveFailedError, HiveFencedError, ReplayError
 from engine.hive import finish as finishing
-from engine.hive import layout, rewrite
-from engine.hive.fingerprint import Fingerprint, fingerprints
+from engine.hive import layout, rewrite, verify
+from engine.hive.inspect import assess
 from engine.hive.journal import Entry, Event, Journal
 from engine.hive.model import Swap
 from engine.hive.plan import Plan, plan
@@ -20,7 +21,7 @@ from engine.hive.reason import first_line
 from engine.hive.report import RunReport, UnitReport
 from engine.hive.state import UnitState, fold, plan_body, rows_of
 from engine.hive.steps import Step
-from engine.hive.swap import Doors, Job, absent, started
+from engine.hive.swap import Doors, Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from engine.hive.inspect import Assessment
-    from engine.hive.model import Options, Table, Unit
+    from engine.hive.model import Listing, Options, Table, Unit
 
-    Progress = Callable[[UnitReport], None]
+    Progress = Callable[[int, int, str], None]  # units done, units in all, the last one
 
 
+_AS_BEFORE: Final = "the table is as it was before"
 _RESERVE: Final = "reserve"
 _RESERVE_BYTES: Final = 256 * 1024
 
@@ -57,7 +59,9 @@ def compact(
     """
     begun = time.monotonic()
     with finishing.holding(doors, table, "compact", break_lock=break_lock) as held:
-        planned = plan(doors, doors.catalog.table(table.database, table.name), options)
+        # As it is now: recovery may have moved it since the caller looked.
+        table = doors.catalog.table(table.database, table.name)
+        planned = plan(doors, table, options)
         if not planned.taken:
             return RunReport.of(planned.table, "", planned.swap, (), planned.left, held.recovered)
         run = run_id(doors.clock())
@@ -72,19 +76,21 @@ def compact(
             started_ms=doors.clock(),
             stats=options.stats.value,
         )
-        doors.files.write(f"{journal.directory}/{_RESERVE}", " " * _RESERVE_BYTES)
         doors.hook(Step.RUN_PLANNED, "")
         try:
+            doors.files.write(f"{journal.directory}/{_RESERVE}", " " * _RESERVE_BYTES)
             units = [unit for unit, _ in planned.taken]
             doors.catalog.create_backup(table, job.backup, run, units)
             doors.hook(Step.BACKUP_MADE, "")
-            results = _work(doors, job, planned, options, progress or (lambda _: None))
+            results = _work(doors, job, planned, options, progress or (lambda *_: None))
             finishing.finish(doors, job)
         except HiveFencedError:
             raise
         except BaseException as error:
-            outcome = _abort(doors, job)
-            if isinstance(error, ReplayError | KeyboardInterrupt):
+            outcome = _abort(doors, job, error)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            if isinstance(error, ReplayError) and outcome == _AS_BEFORE:
                 raise
             raise HiveFailedError(table.full_name, first_line(error), outcome) from error
     seconds = time.monotonic() - begun
@@ -104,43 +110,58 @@ def _work(
 ) -> list[UnitReport]:
     columns = doors.catalog.data_schema(job.table)
     sort = options.sort_columns or job.table.sort_columns
-    stop = threading.Event()
+    stop, finished, total = threading.Event(), count(1), len(planned.taken)
+    progress(0, total, "")
 
     def one(pair: tuple[Unit, Assessment]) -> UnitReport | None:
         if stop.is_set():
             return None
         try:
-            report = _compact_unit(doors, job, pair, columns, sort)
+            report = _compact_unit(doors, job, pair[0], options, columns, sort)
         except BaseException:
             stop.set()
             raise
-        progress(report)
+        progress(next(finished), total, report.unit)
         return report
 
     if options.parallelism == 1:
         return [report for pair in planned.taken if (report := one(pair))]
-    with ThreadPoolExecutor(options.parallelism, thread_name_prefix="txlog-hive") as pool:
+    pool = ThreadPoolExecutor(options.parallelism, thread_name_prefix="txlog-hive")
+    try:
         futures = [pool.submit(one, pair) for pair in planned.taken]
+        wait(futures)
+    finally:
+        # Also when this thread is interrupted: nothing goes back while another still goes forward.
+        stop.set()
+        _end(pool)
     return [report for future in futures if (report := future.result())]
+
+
+def _end(pool: ThreadPoolExecutor) -> None:
+    try:
+        pool.shutdown(cancel_futures=True)
+    except KeyboardInterrupt:
+        _end(pool)
+        raise
 
 
 def _compact_unit(
     doors: Doors,
     job: Job,
-    pair: tuple[Unit, Assessment],
+    unit: Unit,
+    options: Options,
     columns: StructType,
     sort: tuple[str, ...],
 ) -> UnitReport:
-    unit, verdict = pair
     begun = time.monotonic()
+    # Hours may have passed since the plan.
+    found = doors.files.listing(unit.location)
+    verdict = assess(unit, found, options, now_ms=doors.clock())
+    if found is None or not verdict.due:
+        return UnitReport.untouched(verdict)
     files = 1 if job.table.buckets == 1 else verdict.target_files
-    state, warning = _rewrite(doors, job, unit, files, columns, sort)
-    stands, gap_ms = False, 0
-    now = doors.files.listing(state.places.live)
-    if absent(state.inputs, now) or started(state, now):
-        finishing.step_back(doors, job, state)
-    else:
-        stands, gap_ms = _swap(doors, job, state)
+    state, warning = _rewrite(doors, job, unit, found, files, columns, sort)
+    stands, gap_ms = _swap(doors, job, state)
     return UnitReport.of(state, stands, gap_ms, time.monotonic() - begun, warning)
 
 
@@ -148,17 +169,13 @@ def _rewrite(
     doors: Doors,
     job: Job,
     unit: Unit,
+    found: Listing,
     target_files: int,
     columns: StructType,
     sort: tuple[str, ...],
 ) -> tuple[UnitState, str]:
     files, spark = doors.files, doors.catalog.spark
     places = layout.places(unit.location, job.journal.run, job.swap)
-    found = files.listing(places.live)
-    if found is None or not found.files:
-        raise HiveFailedError(
-            job.table.full_name, f"{places.live} went away", "nothing was changed"
-        )
     hidden = [name for name, _ in found.hidden]
     body = plan_body(unit, places, found.files, hidden)
     entries = [job.journal.record(Event.PLANNED, unit.name, **body)]
@@ -166,40 +183,34 @@ def _rewrite(
     paths = [f"{places.live}/{entry.name}" for entry in found.files]
     try:
         recipe = rewrite.recipe(spark, job.table, columns, paths, sort)
-        recipe.write(recipe.read(spark, paths), places.staged, target_files)
+        original = verify.write(spark, recipe, paths, places.staged, target_files)
         doors.hook(Step.WRITTEN, unit.name)
-        original, rewritten = fingerprints(
-            recipe.read(spark, paths), recipe.read(spark, [places.staged])
+        rewritten = verify.read(spark, recipe, places.staged)
+        verify.refuse_difference(job.table.full_name, unit.label, original, rewritten)
+        if found.marked:
+            files.write(f"{places.staged}/_SUCCESS", "")
+        staged = files.listing(places.staged)
+        outputs = staged.files if staged else ()
+        names = [entry.name for entry in outputs]
+        warning = files.copy_access(places.live, places.staged, names, found.files[0].name)
+        entries.append(
+            job.journal.record(
+                Event.VERIFIED,
+                unit.name,
+                outputs=rows_of(outputs),
+                rows=rewritten.fingerprint.rows,
+                fingerprint=rewritten.fingerprint.as_json(),
+                recipe=recipe.as_json(),
+            )
         )
-        _refuse_difference(job, unit, original, rewritten)
     except BaseException:
-        # Before the journal is asked for anything more: the disk may be full of these.
+        # Before the journal is asked for anything more: the disk may be full of these. And when
+        # another run took over, it looked for them before they were there.
         with suppress(Exception):
             files.delete(places.staged_shell)
         raise
-    if found.marked:
-        files.write(f"{places.staged}/_SUCCESS", "")
-    staged = files.listing(places.staged)
-    outputs = staged.files if staged else ()
-    names = [entry.name for entry in outputs]
-    warning = files.copy_access(places.live, places.staged, names, found.files[0].name)
-    entries.append(
-        job.journal.record(
-            Event.VERIFIED,
-            unit.name,
-            outputs=rows_of(outputs),
-            rows=rewritten.rows,
-            fingerprint=rewritten.as_json(),
-            recipe=recipe.as_json(),
-        )
-    )
     doors.hook(Step.VERIFIED, unit.name)
     return _state(job, entries, unit), warning
-
-
-def _refuse_difference(job: Job, unit: Unit, original: Fingerprint, rewritten: Fingerprint) -> None:
-    if original != rewritten:
-        raise HiveMismatchError(job.table.full_name, unit.label, original.label, rewritten.label)
 
 
 def _swap(doors: Doors, job: Job, state: UnitState) -> tuple[bool, int]:
@@ -218,15 +229,15 @@ def _state(job: Job, entries: list[Entry], unit: Unit) -> UnitState:
     return run.units[unit.name]
 
 
-def _abort(doors: Doors, job: Job) -> str:
+def _abort(doors: Doors, job: Job, cause: BaseException) -> str:
     try:
         # On a full disk, the way back is written where the reserve was.
         doors.files.delete(f"{job.journal.directory}/{_RESERVE}")
         job.journal.record(Event.ABORT)
-        finishing.finish(doors, job)
+        ended = finishing.finish(doors, job)
     except Exception as error:
-        return (
-            f"and going back stopped too ({first_line(error)}); "
-            f"run `txlog hive recover {job.table.full_name}`"
-        )
-    return "the table is as it was before"
+        why = first_line(error)
+        again = "" if why == first_line(cause) else f" ({why})"
+        return f"and going back stopped too{again}; run `txlog hive recover {job.table.full_name}`"
+    stays = ", ".join(state.unit.label for state in ended.standing())
+    return f"{_AS_BEFORE}, but for {stays}, overwritten meanwhile" if stays else _AS_BEFORE

@@ -70,6 +70,13 @@ def forward(swap: Swap, facts: Facts) -> Act:
     }[facts.live, facts.staged, facts.kept]
 
 
+def in_place(swap: Swap, facts: Facts) -> bool:
+    """Say whether the rewritten files are, whole, what readers see."""
+    if swap is Swap.LOCATION:
+        return facts.pointer is Pointer.STAGED
+    return facts.live and facts.kept and not facts.staged
+
+
 def back(swap: Swap, facts: Facts, *, verified: bool) -> Act:
     """Return the next act on the way to the originals.
 

@@ -8,6 +8,7 @@ folder was named.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.markup import escape
 
+from engine.errors import HiveFailedError
 from engine.hive import show, upkeep
 from engine.hive.catalog import Catalog
 from engine.hive.compact import compact
@@ -52,8 +54,7 @@ TABLES: Final[tuple[tuple[str, str, tuple[str, ...], int, int], ...]] = (
 def main(argv: Sequence[str]) -> int:
     """Tell the story on the terminal; return 0 when every table ended as promised."""
     folder = Path(argv[0]) if argv else Path(tempfile.mkdtemp(prefix="txlog-hive-"))
-    spark = hive_session("txlog hive demo", _settings(folder))
-    spark.sparkContext.setLogLevel("OFF")
+    spark = _start(folder)
     try:
         return tell(spark, folder / "lake", Console())
     finally:
@@ -76,14 +77,14 @@ def tell(spark: SparkSession, folder: Path, console: Console) -> int:
         console.print(f"\n[bold]txlog hive analyze {table}[/]")
         planned = plan(doors, doors.catalog.table("demo", name), Options())
         verdicts = [verdict for _, verdict in planned.taken]
-        show.analysis(console, table, verdicts, Options().block_bytes)
+        show.analysis(console, table, verdicts, Options())
 
         console.print(f"\n[bold]txlog hive compact {table}[/]")
         report = compact(doors, doors.catalog.table("demo", name), Options()).as_json()
         show.run(console, report)
         backup = fingerprint(spark.table(f"demo.`{report['backup']}`"))
         same = fingerprint(spark.table(table)) == before == backup
-        console.print(f"content: {before.label}; table and backup hold the same: {same}")
+        console.print(f"{before.label}: {'the same in' if same else 'NOT in'} table and backup")
         kept = kept and same and report["files_after"] == len(folders)
 
         found = doors.catalog.table("demo", name)
@@ -105,6 +106,22 @@ def tell(spark: SparkSession, folder: Path, console: Console) -> int:
         show.history(console, table, upkeep.history(doors, found))
     console.rule("every table holds what it held" if kept else "[red]something differs[/]")
     return 0 if kept else 1
+
+
+def _start(folder: Path) -> SparkSession:
+    """Start Spark; what it says of itself goes to a file beside the tables."""
+    folder.mkdir(parents=True, exist_ok=True)
+    spoken, terminal = folder / "spark.log", os.dup(2)
+    with spoken.open("wb") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            return hive_session("txlog hive demo", _settings(folder))
+        except HiveFailedError:
+            os.write(terminal, spoken.read_bytes())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
 
 
 def _make(
@@ -136,7 +153,6 @@ def _settings(folder: Path) -> list[str]:
         "spark.master=local[2]",
         "spark.log.level=OFF",
         "spark.sql.shuffle.partitions=2",
-        "spark.ui.showConsoleProgress=false",
         f"spark.sql.warehouse.dir={folder}/warehouse",
         f"spark.driver.extraJavaOptions=-Dderby.system.home={folder}",
         "spark.hadoop.javax.jdo.option.ConnectionURL="

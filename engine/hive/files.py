@@ -29,6 +29,7 @@ _ATOMIC_RENAME: Final = frozenset(
 )
 # Hadoop takes these as bare booleans.
 _RECURSIVE: Final = True
+_ONLY_EMPTY: Final = False
 _REPLACE: Final = True
 _ONLY_NEW: Final = False
 _STATUS: Final = re.compile(
@@ -118,10 +119,20 @@ class Files:
             self._fs(path).delete(self._path(path), _RECURSIVE)
 
     def delete_empty(self, path: str) -> bool:
-        """Delete a directory that holds nothing; say whether it is gone."""
+        """Delete a directory that holds nothing; say whether it is gone.
+
+        One that a writer fills at this moment stays.
+        """
+        if _is_local(path):
+            return local.delete_empty(local.path_of(path))
         if self.names(path):
             return False
-        self.delete(path)
+        try:
+            self._fs(path).delete(self._path(path), _ONLY_EMPTY)
+        except Py4JJavaError as error:
+            if "NotEmpty" in str(error.java_exception.getClass().getName()):
+                return False
+            raise
         return True
 
     def write_new(self, path: str, text: str) -> None:
@@ -185,7 +196,12 @@ class Files:
                 warning = f"could not keep owner {wanted.getOwner()}:{wanted.getGroup()}"
         fs.setPermission(target, wanted.getPermission())
         if wanted.hasAcl():
-            fs.setAcl(target, fs.getAclStatus(source).getEntries())
+            # A status leaves out the entries that the mode already says; setAcl wants them all.
+            entries = fs.getAclStatus(source).getEntries()
+            whole = self._jvm.org.apache.hadoop.fs.permission.AclUtil.getAclFromPermAndEntries
+            fs.setAcl(target, whole(wanted.getPermission(), entries))
+        elif found.hasAcl():
+            fs.removeAcl(target)
         return warning
 
     def _statuses(self, path: str) -> list[tuple[str, bool, int, int]] | None:

@@ -7,14 +7,20 @@ value is paired with whether it is null, at every depth, and a map is hashed as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
+
+_BITS: Final = 22
+_PARTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +43,16 @@ class Fingerprint:
 
 def fingerprint(rows: DataFrame) -> Fingerprint:
     """Return the fingerprint of some rows."""
-    return fingerprints(rows)[0]
+    return _found(rows.agg(*_sums(rows.schema)).collect()[0].asDict())
 
 
-def fingerprints(*sets: DataFrame) -> list[Fingerprint]:
-    """Return the fingerprints of several sets of rows with one schema, in one job."""
-    tagged = [
-        rows.select(F.lit(number).alias("tag"), row_hash(rows.schema).alias("hash"))
-        for number, rows in enumerate(sets)
-    ]
-    union = tagged[0]
-    for more in tagged[1:]:
-        union = union.unionAll(more)
-    found = {
-        row["tag"]: Fingerprint(row["rows"], str(row["total"]), row["parity"])
-        for row in union.groupBy("tag")
-        .agg(
-            F.count(F.lit(1)).alias("rows"),
-            F.sum(F.col("hash").cast("decimal(20,0)")).alias("total"),
-            F.bit_xor("hash").alias("parity"),
-        )
-        .collect()
-    }
-    return [found.get(number, Fingerprint(0, "0", 0)) for number in range(len(sets))]
+def observe(rows: DataFrame) -> tuple[DataFrame, Callable[[], Fingerprint]]:
+    """Return the same rows, and what tells their fingerprint once they went by.
+
+    They must go by once: a plan that reads them twice counts them twice.
+    """
+    seen = Observation()
+    return rows.observe(seen, *_sums(rows.schema)), lambda: _found(seen.get)
 
 
 def row_hash(schema: StructType) -> Column:
@@ -71,6 +64,22 @@ def row_hash(schema: StructType) -> Column:
         value = F.col(f"`{item.name.replace('`', '``')}`")
         parts += [value.isNull(), _canonical(value, item.dataType)]
     return F.xxhash64(*parts)
+
+
+def _sums(schema: StructType) -> list[Column]:
+    # The sum of 64-bit hashes as three sums of 22 bits each: integers, where one sum would
+    # need decimals, and none of them overflows before 2^41 rows.
+    value = row_hash(schema)
+    parts = [F.shiftright(value, _BITS * number) for number in range(_PARTS)]
+    low = [part.bitwiseAND(F.lit((1 << _BITS) - 1)) for part in parts[:-1]]
+    sums = [F.sum(part).alias(f"part{number}") for number, part in enumerate([*low, parts[-1]])]
+    return [F.count(F.lit(1)).alias("rows"), F.bit_xor(value).alias("parity"), *sums]
+
+
+def _found(row: Mapping[str, int | None]) -> Fingerprint:
+    parts = [row[f"part{number}"] or 0 for number in range(_PARTS)]
+    total = sum(part << (_BITS * number) for number, part in enumerate(parts))
+    return Fingerprint(row["rows"] or 0, str(total), row["parity"] or 0)
 
 
 def _canonical(value: Column, kind: DataType) -> Column:

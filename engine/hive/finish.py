@@ -19,7 +19,7 @@ from engine.hive.model import Stats, Swap
 from engine.hive.purge import purge
 from engine.hive.state import Course, Phase, Run, UnitState, Way, entries_of, fold, rows_of, ways
 from engine.hive.steps import Step
-from engine.hive.swap import ChangedError, Doors, Job, move_back, move_forward
+from engine.hive.swap import ChangedError, Doors, Job, move_back, move_forward, overtaken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,15 +112,18 @@ def finish(doors: Doors, job: Job) -> Run:
     if run.course is Course.PURGING:
         purge(doors, job, run)
         return _close(doors, job, run, "cleaned up")
+    going_back = [run.units[name] for name, way in ways(run).items() if way is Way.BACK]
     for name, way in ways(run).items():
         if way is Way.FORWARD:
             step_forward(doors, job, run.units[name])
-        elif way is Way.BACK:
-            step_back(doors, job, run.units[name], drop_new=run.force)
+    # All files first, then what the metastore is told: it may be what failed.
+    back = [state for state in going_back if _bring_back(doors, job, state, drop_new=run.force)]
+    for state in back:
+        _brought_back(doors, job, state)
     run = _read(doors, job)
     doors.catalog.refresh(job.table)
     measure(doors, job, run)
-    if run.course is Course.ABORTING or not run.standing():
+    if not run.standing():
         return _close(doors, job, run, "rolled back" if run.chosen else "aborted")
     if run.course is not Course.COMMITTED:
         job.journal.record(Event.COMMITTED, at_ms=doors.clock())
@@ -133,19 +136,32 @@ def step_forward(doors: Doors, job: Job, state: UnitState) -> tuple[bool, int]:
     try:
         gap_ms = move_forward(doors, job, state)
     except ChangedError:
-        step_back(doors, job, state)
-        return False, 0
+        return not step_back(doors, job, state), 0
     job.journal.record(Event.SWAPPED, state.unit.name, gap_ms=gap_ms)
     doors.hook(Step.SWAPPED, state.unit.name)
     return True, gap_ms
 
 
-def step_back(doors: Doors, job: Job, state: UnitState, *, drop_new: bool = False) -> None:
-    """Bring one unit back to its originals."""
+def step_back(doors: Doors, job: Job, state: UnitState) -> bool:
+    """Bring one unit back to its originals; False when a writer overtook it and it stays."""
+    if not _bring_back(doors, job, state, drop_new=False):
+        return False
+    _brought_back(doors, job, state)
+    return True
+
+
+def _bring_back(doors: Doors, job: Job, state: UnitState, *, drop_new: bool) -> bool:
+    if overtaken(doors, job, state, drop_new=drop_new):
+        job.journal.record(Event.SWAPPED, state.unit.name, overtaken=True)
+        return False
     if state.phase is not Phase.UNDOING:
         job.journal.record(Event.UNDO, state.unit.name)
         doors.hook(Step.UNDO_INTENT, state.unit.name)
     move_back(doors, job, state, drop_new=drop_new)
+    return True
+
+
+def _brought_back(doors: Doors, job: Job, state: UnitState) -> None:
     doors.catalog.forget_in_backup(job.table, job.backup, state.unit)
     job.journal.record(Event.UNDONE, state.unit.name)
     doors.hook(Step.UNDONE, state.unit.name)
@@ -219,7 +235,7 @@ def _file_away(doors: Doors, job: Job, run: Run) -> None:
     home = layout.parent(job.journal.directory)
     journals.file_away(doors.files, home, summary(run))
     doors.hook(Step.FILED, "")
-    doors.files.delete(job.journal.directory)
+    journals.forget(doors.files, job.journal.directory)
     doors.hook(Step.FORGOTTEN, "")
 
 

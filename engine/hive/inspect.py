@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _LISTERS: Final = 8
 _KIB: Final = 1024
+_THREE_DIGITS: Final = 100
 # Spark lists such a path as a pattern, and then reads its files several times over.
 _GLOB: Final = frozenset("[]{}*?\\")
 _STAGING_LIFE_MS: Final = 24 * 3600 * 1000
@@ -86,6 +87,14 @@ def assess(
     return Assessment(unit.label, unit.location, count, total, average, median, target, due, reason)
 
 
+def at_work(listing: Listing, now_ms: int) -> str:
+    """Return which directory says that a writer is at work there; empty when none does."""
+    for name, modified in listing.hidden:
+        if now_ms - modified < _STAGING_LIFE_MS:
+            return f"a writer is at work in {name}"
+    return ""
+
+
 def refusal(table: Table, options: Options) -> str:  # noqa: PLR0911
     """Return why a table must be left alone; empty when it may be compacted."""
     if table.kind == "view":
@@ -140,6 +149,8 @@ def inspect(
         verdict = assess(unit, listing, options, now_ms=now_ms, made=made.get(unit.name, ()))
         if unit.location in clashing:
             verdict = _left(verdict, "its directory is shared with, or inside, another partition's")
+        elif table.partition_columns and layout.holds(unit.location, table.location):
+            verdict = _left(verdict, "its directory holds the table's own, and so the journal")
         found.append((unit, verdict))
     return found
 
@@ -149,7 +160,8 @@ def human(size: int) -> str:
     amount = float(size)
     for suffix in ("B", "KB", "MB", "GB"):
         if amount < _KIB:
-            return f"{amount:.0f} {suffix}" if suffix == "B" else f"{amount:.1f} {suffix}"
+            # Three digits say enough.
+            return f"{amount:.{int(suffix != 'B' and amount < _THREE_DIGITS)}f} {suffix}"
         amount /= _KIB
     return f"{amount:.1f} TB"
 
@@ -163,9 +175,8 @@ def _why_not(
         return "its files have another format than the table's"
     if listing.folders:
         return f"it holds the directory {listing.folders[0]}"
-    for name, modified in listing.hidden:
-        if now_ms - modified < _STAGING_LIFE_MS:
-            return f"a writer is at work in {name}"
+    if busy := at_work(listing, now_ms):
+        return busy
     if not listing.files:
         return "it is empty"
     if made and listing.files == made:

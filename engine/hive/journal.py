@@ -105,6 +105,15 @@ def run_folders(files: Files, home: str) -> tuple[str, ...]:
     return tuple(name for name in folders if name not in (HISTORY, LOCK))
 
 
+def forget(files: Files, directory: str) -> None:
+    """Delete a journal, first the transition without which the others are no run.
+
+    A deletion that stops half way must not leave a journal that tells of less than was done.
+    """
+    files.delete(f"{directory}/{0:06d}.json")
+    files.delete(directory)
+
+
 def file_away(files: Files, home: str, record: dict[str, Any]) -> None:
     """Put a closed run's summary into the history; doing it twice is no error."""
     try:

@@ -39,6 +39,11 @@ class Places:
     kept: str
 
     @property
+    def after(self) -> str:
+        """Where readers find the unit once the swap is done."""
+        return self.live if self.kept != self.live else self.staged
+
+    @property
     def staged_shell(self) -> str:
         """The hidden directory around `staged`."""
         return parent(self.staged)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NOREPLACE: Final = 1
 _HERE: Final = -100
-_ACL: Final = "system.posix_acl_access"
+_ACLS: Final = ("system.posix_acl_access", "system.posix_acl_default")
 
 
 def path_of(uri: str) -> Path:
@@ -67,6 +67,24 @@ def delete(path: Path) -> None:
     checksum(path).unlink(missing_ok=True)
 
 
+def delete_empty(path: Path) -> bool:
+    """Delete a directory in which there are no files; say whether it is gone."""
+    if not path.exists():
+        return True
+    if statuses(path):
+        return False
+    # A checksum whose file went elsewhere without it.
+    for orphan in path.glob(".*.crc"):
+        orphan.unlink(missing_ok=True)
+    try:
+        path.rmdir()
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+        return False
+    return True
+
+
 def write_new(target: Path, text: str) -> None:
     """Write a file that must not exist yet, whole and on the disk, or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -104,10 +122,21 @@ def _grant(source: Path, target: Path) -> str:
             os.chown(target, wanted.st_uid, wanted.st_gid)
         except PermissionError:
             warning = f"could not keep owner {wanted.st_uid}:{wanted.st_gid}"
+    for name in _ACLS:
+        _copy_acl(source, target, name)
     target.chmod(wanted.st_mode & 0o7777)
-    with contextlib.suppress(OSError):
-        os.setxattr(target, _ACL, os.getxattr(source, _ACL))
     return warning
+
+
+def _copy_acl(source: Path, target: Path, name: str) -> None:
+    try:
+        acl = os.getxattr(source, name)
+    except OSError:
+        # The source has none; the target may have inherited one that would let others in.
+        with contextlib.suppress(OSError):
+            os.removexattr(target, name)
+        return
+    os.setxattr(target, name, acl)
 
 
 def _rename_new(source: Path, target: Path) -> None:

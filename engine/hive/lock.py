@@ -104,9 +104,15 @@ def acquire(
         files.write_new(f"{directory}/{newest + 1:08d}.json", text)
     except AlreadyExistsError as error:
         raise HiveLockedError(table, "another run", "a command that started just now", 0) from error
+    lock = Lock(files, directory, newest + 1)
+    # Others may have come and gone since the look above, and taken the number's file with them.
+    try:
+        lock.check()
+    except HiveFencedError as error:
+        raise HiveLockedError(table, "another run", "a command that started just now", 0) from error
     for name in names:
         files.delete(f"{directory}/{name}")
-    return Lock(files, directory, newest + 1)
+    return lock
 
 
 @contextmanager

@@ -37,8 +37,8 @@ def plan(doors: Doors, table: Table, options: Options) -> Plan:
     made = finishing.files_made(doors, finishing.home_of(table))
     now_ms = doors.clock()
     found = inspect(doors.catalog, doors.files, table, options, now_ms=now_ms, made=made)
-    columns = doors.catalog.data_schema(table)
-    rewrite.refuse_sort(table, columns, options.sort_columns)
+    if options.sort_columns:
+        rewrite.refuse_sort(table, doors.catalog.data_schema(table), options.sort_columns)
     swap = options.swap or (
         Swap.RENAME if doors.files.renames_atomically(table.location) else Swap.LOCATION
     )

@@ -16,6 +16,9 @@ from engine.hive.swap import absent, carry, late
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyspark.sql import SparkSession
+
+    from engine.hive.fingerprint import Fingerprint
     from engine.hive.model import Table
     from engine.hive.state import Run, UnitState
     from engine.hive.swap import Doors, Job
@@ -28,11 +31,10 @@ def verify_live(doors: Doors, table: Table, run: Run, later: Sequence[Run]) -> N
         HiveSupersededError: it is not; the originals must stay.
     """
     for state in run.standing():
-        witness = _witness(doors, table, run, state, later)
-        place = live_place(run, state) if witness is state else live_place(later[-1], witness)
+        witness = _witness(doors, table, state, later)
         recipe = Recipe.from_json(witness.verified["recipe"])
-        paths = [f"{place}/{entry.name}" for entry in witness.outputs or ()]
-        found = fingerprint(recipe.read(doors.catalog.spark, paths)) if paths else None
+        paths = [f"{witness.places.after}/{entry.name}" for entry in witness.outputs or ()]
+        found = live_fingerprint(doors.catalog.spark, recipe, paths) if paths else None
         if found is not None and found.as_json() != witness.verified["fingerprint"]:
             raise HiveSupersededError(
                 table.full_name, state.unit.label, "its live files no longer hold what was verified"
@@ -47,41 +49,43 @@ def purge(doors: Doors, job: Job, run: Run) -> None:
     """
     doors.catalog.drop_backup(job.table, job.backup, job.journal.run)
     doors.hook(Step.BACKUP_DROPPED, "")
-    read = doors.catalog.table_locations(job.table.database, but_not=job.backup)
-    read += [unit.location for unit in doors.catalog.units(job.table)]
+    refuse_read(doors, job.table, run)
     for state in run.standing():
         job.lock.check()
-        refuse_read(job.table, run, state, read)
         _delete(doors, job, run, state)
         doors.hook(Step.DELETED, state.unit.name)
 
 
-def refuse_read(table: Table, run: Run, state: UnitState, read: Sequence[str]) -> None:
-    """Raise when a location of the metastore is, or lies in, what would be deleted."""
-    doomed = state.places.kept_shell if run.swap is Swap.RENAME else state.places.live
-    if run.swap is Swap.LOCATION:
-        # Only the directory's own files go; a location below it keeps its own.
-        clash = [place for place in read if place == doomed]
-    else:
-        clash = [place for place in read if layout.holds(doomed, place)]
-    if clash:
-        raise HiveSupersededError(
-            table.full_name, state.unit.label, f"{clash[0]} is still the LOCATION of a table"
-        )
+def refuse_read(doors: Doors, table: Table, run: Run) -> None:
+    """Raise when a table or partition of the database reads what would be deleted."""
+    # The directory that a location swap left is an ordinary one, which any table may read.
+    ordinary = run.swap is Swap.LOCATION
+    read = doors.catalog.locations(table.database, but_not=run.backup, partitions=ordinary)
+    # As it is now: recovery may have moved the table since the command first looked at it.
+    now = doors.catalog.table(table.database, table.name)
+    read += [unit.location for unit in doors.catalog.units(now)]
+    for state in run.standing():
+        if ordinary:
+            # Only the directory's own files go; a location below it keeps its own.
+            clash = [place for place in read if place == state.places.live]
+        else:
+            clash = [place for place in read if layout.holds(state.places.kept_shell, place)]
+        if clash:
+            raise HiveSupersededError(
+                table.full_name, state.unit.label, f"{clash[0]} is the LOCATION of a table"
+            )
 
 
-def live_place(run: Run, state: UnitState) -> str:
-    """Return the directory where readers see the run's files."""
-    return state.places.live if run.swap is Swap.RENAME else state.places.staged
+def live_fingerprint(spark: SparkSession, recipe: Recipe, paths: Sequence[str]) -> Fingerprint:
+    """Return what the files at `paths` add up to now."""
+    return fingerprint(recipe.read(spark, paths))
 
 
-def _witness(
-    doors: Doors, table: Table, run: Run, state: UnitState, later: Sequence[Run]
-) -> UnitState:
-    chain = [state] + [r.units[state.unit.name] for r in later if state.unit.name in r.units]
+def _witness(doors: Doors, table: Table, state: UnitState, later: Sequence[Run]) -> UnitState:
+    on_top = [unit for run in later for unit in run.standing() if unit.unit.name == state.unit.name]
+    chain = [state, *on_top]
     newest = chain[-1]
-    owner = later[-1] if newest is not state else run
-    if absent(newest.outputs or (), doors.files.listing(live_place(owner, newest))):
+    if absent(newest.outputs or (), doors.files.listing(newest.places.after)):
         raise HiveSupersededError(
             table.full_name, state.unit.label, "it was overwritten since; add --force to clean up"
         )
@@ -98,10 +102,11 @@ def _witness(
 def _delete(doors: Doors, job: Job, run: Run, state: UnitState) -> None:
     files, places = doors.files, state.places
     found = files.listing(places.kept)
-    if found is not None:
-        carry(
-            doors, late(state.inputs, found), places.kept, live_place(run, state), job.journal.run
-        )
+    if added := late(state.inputs, found):
+        # To where readers look now, which a later run may have changed.
+        target = doors.catalog.location(job.table, state.unit) or places.after
+        files.mkdirs(target)
+        carry(doors, added, places.kept, target, job.journal.run)
     if run.swap is Swap.RENAME:
         files.delete(places.kept_shell)
         return

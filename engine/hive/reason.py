@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
+
+_PACKAGE: Final = re.compile(r"^(?:[a-z]\w*\.){2,}(?=[A-Z]\w*: )")  # of a Java exception's class
 
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text; of the JVM's, that of its first cause."""
     text = _java_cause(error) if isinstance(error, Py4JJavaError) else str(error)
     lines = text.strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return _PACKAGE.sub("", lines[0]) if lines else type(error).__name__
 
 
 def _java_cause(error: Py4JJavaError) -> str:

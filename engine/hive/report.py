@@ -45,6 +45,13 @@ class UnitReport:
             warning=warning,
         )
 
+    @staticmethod
+    def untouched(verdict: Assessment) -> UnitReport:
+        """Return the report of a unit that was due when the run was planned, and is no more."""
+        files, size = verdict.files, verdict.size_bytes
+        outcome = f"left alone: {verdict.reason}"
+        return UnitReport(verdict.unit, outcome, files, files, size, size, 0, 0, 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class RunReport:

@@ -73,6 +73,10 @@ class Recipe:
             reader = reader.schema(self.schema)
         return reader.load(list(paths))
 
+    def read_written(self, spark: SparkSession, target: str) -> DataFrame:
+        """Return the rows of rewritten files, with the columns that they themselves declare."""
+        return _reader(spark, self.format).option("mergeSchema", "true").load([target])
+
     def write(self, rows: DataFrame, target: str, files: int) -> None:
         """Write `rows` as at most `files` files into the directory `target`."""
         if self.sort_columns and files > 1:

@@ -32,7 +32,11 @@ def hive_session(app: str, settings: Sequence[str] = ()) -> SparkSession:
         raise HiveFailedError(
             "hive", "pyspark is not installed", "install it with: pip install 'txlog-engine[spark]'"
         ) from error
+    # Errors come as one line of ours, progress as a bar of ours.
+    quiet = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
     builder = SparkSession.builder.appName(app).config("spark.ui.enabled", "false")
+    for key, value in quiet.items():
+        builder = builder.config(key, value)
     for key, _, value in pairs:
         builder = builder.config(key, value)
     try:

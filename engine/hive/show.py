@@ -15,46 +15,34 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from engine.hive.inspect import Assessment
+    from engine.hive.model import Options
 
-_BAR = 12
+_BAR = 6
 
 
 def analysis(
-    console: Console, table: str, verdicts: Sequence[Assessment], block_bytes: int
+    console: Console, table: str, verdicts: Sequence[Assessment], options: Options
 ) -> None:
     """Print one table's units, each with a bar of its average file against the block."""
     due = sum(verdict.due for verdict in verdicts)
     files = sum(verdict.files for verdict in verdicts)
     size = sum(verdict.size_bytes for verdict in verdicts)
-    grid = Grid(
-        title=f"{table}: {files:,} files, {human(size)}, {due} of {len(verdicts)} due",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-    )
-    for name, justify in (
-        ("partition", "left"),
-        ("files", "right"),
-        ("bytes", "right"),
-        ("average", "right"),
-        ("median", "right"),
-        ("of a block", "left"),
-        ("target", "right"),
-        ("due", "left"),
-        ("why", "left"),
-    ):
+    grid = _grid(f"{table}: {files:,} files, {human(size)}, {due} of {len(verdicts)} due")
+    for name in ("partition", "files", "bytes", "average", "median", "block", "due"):
+        justify = "left" if name in ("partition", "block", "due") else "right"
         grid.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
     for verdict in verdicts:
+        target = f" → {verdict.target_files:,}" if verdict.due else ""
         grid.add_row(
             escape(verdict.unit),
-            f"{verdict.files:,}",
+            f"{verdict.files:,}{target}",
             human(verdict.size_bytes),
             human(verdict.average_bytes),
             human(verdict.median_bytes),
-            bar(verdict.average_bytes, block_bytes),
-            f"{verdict.target_files:,}",
-            "[yellow]yes[/]" if verdict.due else "no",
-            escape(verdict.reason),
+            bar(verdict.average_bytes, options.block_bytes),
+            f"[yellow]yes[/], < {human(options.threshold_bytes)}"
+            if verdict.due
+            else f"no: {escape(verdict.reason)}",
         )
     console.print(grid)
 
@@ -67,20 +55,26 @@ def bar(part: int, whole: int) -> str:
     return "█" * filled + "░" * (_BAR - filled)
 
 
+def recovered(console: Console, runs: Sequence[dict[str, Any]]) -> None:
+    """Print what became of interrupted runs."""
+    for item in runs:
+        console.print(f"recovered run {item['run']}: it was {item['was']}, now it is {item['now']}")
+
+
 def run(console: Console, body: dict[str, Any]) -> None:
     """Print the report of a run."""
-    for item in body["recovered"]:
-        console.print(f"recovered run {item['run']}: it was {item['was']}, now it is {item['now']}")
+    recovered(console, body["recovered"])
     if not body["run"]:
         console.print(f"{body['table']}: nothing to compact")
         _left(console, body["left"])
         return
-    grid = Grid(
-        title=f"{body['table']}: run {body['run']}", title_justify="left", box=None, pad_edge=False
-    )
-    for name in ("partition", "files", "bytes", "average", "rows", "gap", "seconds", "outcome"):
-        grid.add_column(name, justify="left" if name in ("partition", "outcome") else "right")
-    for unit in body["units"]:
+    grid = _grid(f"{body['table']}: run {body['run']}")
+    remarks = [_remark(unit) for unit in body["units"]]
+    for name in ("partition", "files", "bytes", "average", "rows", "gap", "time"):
+        grid.add_column(name, justify="left" if name == "partition" else "right", overflow="fold")
+    if any(remarks):
+        grid.add_column("remark", overflow="fold")
+    for unit, remark in zip(body["units"], remarks, strict=True):
         grid.add_row(
             escape(unit["unit"]),
             f"{unit['files_before']:,} → {unit['files_after']:,}",
@@ -88,15 +82,15 @@ def run(console: Console, body: dict[str, Any]) -> None:
             f"{_average(unit, 'before')} → {_average(unit, 'after')}",
             f"{unit['rows']:,}",
             f"{unit['gap_ms']} ms",
-            f"{unit['seconds']:.1f}",
-            escape(" ".join(part for part in (unit["outcome"], unit["warning"]) if part)),
+            f"{unit['seconds']:.1f} s",
+            *([escape(remark)] if any(remarks) else []),
         )
     console.print(grid)
     console.print(
         f"{body['files_before']:,} files became {body['files_after']:,}, "
-        f"{body['rows']:,} rows verified, in {body['seconds']:.1f} s; "
-        f"the originals are read by {body['backup']}"
+        f"{body['rows']:,} rows verified, in {body['seconds']:.1f} s"
     )
+    console.print(f"the originals are read by {body['backup']}", soft_wrap=True)
     _left(console, body["left"])
 
 
@@ -105,9 +99,9 @@ def history(console: Console, table: str, records: Sequence[dict[str, Any]]) -> 
     if not records:
         console.print(f"{table}: no run yet")
         return
-    grid = Grid(title=table, title_justify="left", box=None, pad_edge=False)
-    for name in ("run", "outcome", "swap", "partitions", "files", "bytes", "backup"):
-        grid.add_column(name)
+    grid = _grid(table)
+    for name in ("run", "outcome", "swap", "parts", "files", "bytes"):
+        grid.add_column(name, overflow="fold")
     for record in records:
         units = record["units"].values()
         before = sum(unit["files_before"] for unit in units)
@@ -119,11 +113,31 @@ def history(console: Console, table: str, records: Sequence[dict[str, Any]]) -> 
             record["outcome"],
             record["swap"],
             str(len(units)),
-            f"{before:,} → {after:,}",
-            f"{human(size)} → {human(shrunk)}",
-            record["backup"] or "",
+            f"{before:,} → {after:,}" if units else "",
+            f"{human(size)} → {human(shrunk)}" if units else "",
         )
     console.print(grid)
+    for record in records:
+        if record["backup"]:
+            console.print(
+                f"the originals of {record['run']} are read by {record['backup']}", soft_wrap=True
+            )
+
+
+def _grid(title: str) -> Grid:
+    return Grid(
+        title=title,
+        title_justify="left",
+        title_style="italic",
+        box=None,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+
+
+def _remark(unit: dict[str, Any]) -> str:
+    outcome = "" if unit["outcome"] == "compacted" else unit["outcome"]
+    return " ".join(part for part in (outcome, unit["warning"]) if part)
 
 
 def _average(unit: dict[str, Any], when: str) -> str:

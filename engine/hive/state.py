@@ -46,13 +46,17 @@ class Way(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class UnitState:
-    """One unit of a run: what it is, where its files are, what they were and what they became."""
+    """One unit of a run: what it is, where its files are, what they were and what they became.
+
+    `stood` says that its swap was once complete, whatever came after.
+    """
 
     unit: Unit
     places: Places
     inputs: tuple[FileEntry, ...]
     hidden: tuple[str, ...] = ()
     phase: Phase = Phase.PLANNED
+    stood: bool = False
     outputs: tuple[FileEntry, ...] | None = None
     verified: dict[str, Any] = field(default_factory=dict)
 
@@ -121,7 +125,8 @@ def _step(run: Run, entry: Entry) -> Run:
         return replace(run, units={**run.units, entry.unit: _planned(entry)})
     if event in _UNIT_PHASES:
         unit = run.units[entry.unit]
-        unit = replace(unit, phase=_UNIT_PHASES[event])
+        stood = unit.stood or event is Event.SWAPPED
+        unit = replace(unit, phase=_UNIT_PHASES[event], stood=stood)
         if event is Event.VERIFIED:
             unit = replace(unit, outputs=entries_of(body["outputs"]), verified=body)
         return replace(run, units={**run.units, entry.unit: unit})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.errors import AlreadyExistsError, HiveLostError, HiveSupersededError
+from engine.errors import AlreadyExistsError, HiveLostError
 from engine.hive import decide
 from engine.hive.decide import Act, Facts, Pointer
 from engine.hive.model import Swap
@@ -55,7 +55,8 @@ class ChangedError(Exception):
 def move_forward(doors: Doors, job: Job, state: UnitState) -> int:
     """Put the rewritten files in place and return for how many milliseconds readers saw none.
 
-    May be called again at any point of an earlier, interrupted call.
+    May be called again at any point of an earlier, interrupted call. The originals are compared
+    with what was rewritten right before the first act, and again after the last.
 
     Raises:
         ChangedError: the originals are not those that were rewritten; go back.
@@ -70,7 +71,8 @@ def move_forward(doors: Doors, job: Job, state: UnitState) -> int:
             return gap_ms
         if act in (Act.TURN_BACK, Act.ELSEWHERE):
             raise ChangedError(act.value)
-        if act is Act.SET_ASIDE:
+        if act in (Act.SET_ASIDE, Act.REPOINT):
+            _refuse_changed(state, doors.files.listing(state.places.live))
             opened = doors.clock()
         _perform(doors, job, state, act)
         if act in (Act.SET_ASIDE, Act.PUT_IN_PLACE, Act.MERGE_IN):
@@ -82,9 +84,6 @@ def move_back(doors: Doors, job: Job, state: UnitState, *, drop_new: bool = Fals
 
     Files that were added since are carried over, unless `drop_new`. May be called again at any
     point of an earlier, interrupted call.
-
-    Raises:
-        HiveSupersededError: the originals are no longer complete; nothing was changed.
     """
     while True:
         facts = look(doors, job, state)
@@ -93,14 +92,24 @@ def move_back(doors: Doors, job: Job, state: UnitState, *, drop_new: bool = Fals
         if act is Act.DONE:
             _tidy(doors, state)
             return
-        if act is Act.REPOINT_BACK and absent(state.inputs, doors.files.listing(state.places.live)):
-            raise HiveSupersededError(
-                job.table.full_name, state.unit.label, "its original files were removed or replaced"
-            )
         if act is Act.DISCARD:
-            _discard(doors, state, drop_new=drop_new)
+            _discard(doors, job, state, drop_new=drop_new)
         else:
             _perform(doors, job, state, act)
+
+
+def overtaken(doors: Doors, job: Job, state: UnitState, *, drop_new: bool = False) -> bool:
+    """Say whether going back would undo what a writer did after the swap, or lose rows.
+
+    So it is when the unit was overwritten since, and when its originals are no longer complete.
+    Originals that changed before the swap was complete are the writer's, and the way back is his.
+    """
+    if not decide.in_place(job.swap, look(doors, job, state)):
+        return False
+    if state.stood and absent(state.inputs, doors.files.listing(state.places.kept)):
+        return True
+    outputs = () if drop_new or state.outputs is None else state.outputs
+    return bool(absent(outputs, doors.files.listing(state.places.after)))
 
 
 def look(doors: Doors, job: Job, state: UnitState) -> Facts:
@@ -131,41 +140,61 @@ def absent(known: tuple[FileEntry, ...], found: Listing | None) -> tuple[FileEnt
 
 
 def started(state: UnitState, found: Listing | None) -> tuple[str, ...]:
-    """Return the hidden directories of writers that began after the unit was planned."""
-    return tuple(name for name, _ in found.hidden if name not in state.hidden) if found else ()
+    """Return the directories of writers that began after the unit was planned."""
+    if found is None:
+        return ()
+    return found.folders + tuple(name for name, _ in found.hidden if name not in state.hidden)
 
 
 def carry(doors: Doors, files: tuple[FileEntry, ...], source: str, target: str, run: str) -> None:
     """Move files from one directory to another; a name that is taken is never replaced."""
+    atomic = doors.files.renames_atomically(source)
     for entry in files:
+        here = f"{source}/{entry.name}"
+        own = f"{target}/{_own_name(entry, run)}"
         try:
-            doors.files.rename(f"{source}/{entry.name}", f"{target}/{entry.name}")
+            doors.files.rename(here, f"{target}/{entry.name}" if atomic else own)
         except AlreadyExistsError:
-            doors.files.rename(f"{source}/{entry.name}", f"{target}/late-{run}-{entry.name}")
+            if atomic:
+                doors.files.rename(here, own)
+            else:
+                # Ours, by its name: a rename that is a copy ended before it deleted its source.
+                doors.files.delete(here)
         doors.hook(Step.CARRIED, entry.name)
+
+
+def _own_name(entry: FileEntry, run: str) -> str:
+    return f"late-{run}-{entry.modified_ms}-{entry.name}"
 
 
 def _settle(doors: Doors, job: Job, state: UnitState) -> None:
     places = state.places
     found = doors.files.listing(places.kept)
-    gone, begun = absent(state.inputs, found), started(state, found)
-    if gone or begun:
-        raise ChangedError(f"{len(gone)} file(s) changed" if gone else f"a writer began {begun[0]}")
+    _refuse_changed(state, found)
     if job.swap is Swap.RENAME:
         # After the renames and not between them: the gap is two renames and no more.
         doors.catalog.point_backup(job.table, job.backup, state.unit, places.kept)
         doors.hook(Step.BACKUP_POINTED, state.unit.name)
-    target = places.live if job.swap is Swap.RENAME else places.staged
-    carry(doors, late(state.inputs, found), places.kept, target, job.journal.run)
+    carry(doors, late(state.inputs, found), places.kept, places.after, job.journal.run)
     if job.swap is Swap.RENAME:
         doors.files.delete_empty(places.staged_shell)
 
 
-def _discard(doors: Doors, state: UnitState, *, drop_new: bool) -> None:
+def _refuse_changed(state: UnitState, found: Listing | None) -> None:
+    gone, begun = absent(state.inputs, found), started(state, found)
+    if gone or begun:
+        raise ChangedError(f"{len(gone)} file(s) changed" if gone else f"a writer began {begun[0]}")
+
+
+def _discard(doors: Doors, job: Job, state: UnitState, *, drop_new: bool) -> None:
     places = state.places
     if state.outputs is not None and not drop_new:
-        added = late(state.outputs, doors.files.listing(places.staged))
-        carry(doors, added, places.staged, places.live, "kept")
+        run, there = job.journal.run, doors.files.listing(places.live)
+        # Where a rename is a copy, one that failed has left its source.
+        copies = {_own_name(entry, run) for entry in there.files} if there else set()
+        found = late(state.outputs, doors.files.listing(places.staged))
+        added = tuple(entry for entry in found if entry.name not in copies)
+        carry(doors, added, places.staged, places.live, run)
     doors.files.delete(places.staged_shell)
     doors.hook(Step.DISCARDED, state.unit.name)
 
@@ -193,16 +222,20 @@ def _perform(doors: Doors, job: Job, state: UnitState, act: Act) -> None:
                 return
             doors.hook(step, name)
     elif act is Act.MERGE_IN:
-        _merge(doors, places.staged, places.live, name)
+        _merge(doors, job, places.staged, places.live, name)
     elif act is Act.MERGE_BACK:
-        _merge(doors, places.kept, places.live, name)
+        # What a merge brought in before it failed must not stand beside the originals.
+        there = doors.files.listing(places.live)
+        ours = set(state.outputs or ()) & set(there.files if there else ())
+        carry(doors, tuple(sorted(ours)), places.live, places.staged, job.journal.run)
+        _merge(doors, job, places.kept, places.live, name)
     else:
         target = places.staged if act is Act.REPOINT else places.live
         doors.catalog.set_location(job.table, state.unit, target)
         doors.hook(Step.REPOINTED, name)
 
 
-def _merge(doors: Doors, source: str, target: str, name: str) -> None:
+def _merge(doors: Doors, job: Job, source: str, target: str, name: str) -> None:
     for entry in sorted(doors.files.names(source)):
         try:
             doors.files.rename(f"{source}/{entry}", f"{target}/{entry}")
@@ -210,7 +243,8 @@ def _merge(doors: Doors, source: str, target: str, name: str) -> None:
             if entry.startswith(("_", ".")):
                 doors.files.delete(f"{source}/{entry}")
             else:
-                doors.files.rename(f"{source}/{entry}", f"{target}/late-{entry}")
+                own = f"late-{job.journal.run}-{entry}"
+                doors.files.rename(f"{source}/{entry}", f"{target}/{own}")
         doors.hook(Step.MERGED_FILE, name)
     # Whatever arrived in the meantime stays, and the next look sees it.
     doors.files.delete_empty(source)

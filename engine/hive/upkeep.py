@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import HiveNoRunError, HiveRollbackRefusedError, HiveSupersededError
+from engine.errors import (
+    HiveLockedError,
+    HiveNoRunError,
+    HiveRefusedError,
+    HiveRollbackRefusedError,
+    HiveSupersededError,
+)
 from engine.hive import journal as journals
 from engine.hive.decide import Pointer
 from engine.hive.finish import finish, holding, home_of, job_of, open_runs, summary
+from engine.hive.inspect import at_work
 from engine.hive.journal import Event
 from engine.hive.model import Swap
-from engine.hive.purge import live_place, refuse_read, verify_live
+from engine.hive.purge import refuse_read, verify_live
 from engine.hive.state import Course
 from engine.hive.steps import Step
 from engine.hive.swap import absent, late, look
@@ -50,9 +57,9 @@ def rollback(
         units = _chosen_units(table, found, partitions)
         job = job_of(doors, table, held.home, held.lock, found)
         for state in units:
-            _refuse_rollback(doors, job, found, state, force=force, keep_new=keep_new)
+            _refuse_rollback(doors, job, state, force=force, keep_new=keep_new)
         names = [state.unit.name for state in units]
-        outcome = "would be rolled back"
+        outcome = "would be rolled back" if names else "nothing to do"
         if names and not dry_run:
             job.journal.record(Event.ROLLBACK, units=names, force=force)
             doors.hook(Step.UNDO_INTENT, "")
@@ -85,9 +92,7 @@ def cleanup(
                 continue
             if not force:
                 verify_live(doors, table, run, runs[number + 1 :])
-            read = doors.catalog.table_locations(table.database, but_not=run.backup)
-            for state in run.standing():
-                refuse_read(table, run, state, read)
+            refuse_read(doors, table, run)
             freed = sum(entry.size for state in run.standing() for entry in state.inputs)
             files = sum(len(state.inputs) for state in run.standing())
             outcome = "would be cleaned up"
@@ -112,6 +117,20 @@ def recover(doors: Doors, table: Table, *, break_lock: bool = False) -> list[dic
     """Bring interrupted runs to their end and return what each was and became."""
     with holding(doors, table, "recover", break_lock=break_lock) as held:
         return list(held.recovered)
+
+
+def mend(doors: Doors, table: Table) -> list[dict[str, Any]]:
+    """Recover what was interrupted, for commands that otherwise only look.
+
+    Nothing is written when nothing was interrupted, or when a run that is alive is at work.
+    """
+    runs = open_runs(doors, home_of(table)) if table.location else []
+    if all(run.course is Course.COMMITTED for run in runs):
+        return []
+    try:
+        return recover(doors, table)
+    except HiveLockedError:
+        return []
 
 
 def history(doors: Doors, table: Table) -> list[dict[str, Any]]:
@@ -142,16 +161,18 @@ def _chosen_units(table: Table, run: Run, partitions: Sequence[str]) -> list[Uni
 
 
 def _refuse_rollback(
-    doors: Doors, job: Job, run: Run, state: UnitState, *, force: bool, keep_new: bool
+    doors: Doors, job: Job, state: UnitState, *, force: bool, keep_new: bool
 ) -> None:
     table, label = job.table.full_name, state.unit.label
-    if job.swap is Swap.LOCATION and look(doors, job, state).pointer is not Pointer.STAGED:
+    if job.swap is Swap.LOCATION and look(doors, job, state).pointer is Pointer.ELSEWHERE:
         raise HiveSupersededError(table, label, "its LOCATION was set to another place since")
     if absent(state.inputs, doors.files.listing(state.places.kept)):
         raise HiveSupersededError(table, label, "its original files are no longer complete")
-    found = doors.files.listing(live_place(run, state))
+    found = doors.files.listing(state.places.after)
     if force:
         return
+    if found and (busy := at_work(found, doors.clock())):
+        raise HiveRefusedError(f"{table} {label}", f"{busy}; wait for it, or add --force")
     if absent(state.outputs or (), found):
         raise HiveSupersededError(
             table, label, "it was overwritten since; add --force to bring the originals back"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from engine.errors import LogNotFoundError, StorageError, UnsupportedLogFormatError
 from engine.formats import FORMATS, LogFormat
@@ -11,6 +12,9 @@ from engine.log.hint import Hint, parse_hint
 from engine.log.paths import HINT, TransactionFileRef, first_name, parse_path
 from engine.log.segment import Fallback
 from engine.storage import Storage, join
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
@@ -56,21 +60,28 @@ class Listing:
         return self.start_version == 0
 
 
-def find_log(storage: Storage, root: str) -> tuple[LogDirectory, Listing]:
+def find_log(
+    storage: Storage, root: str, formats: Sequence[LogFormat] = FORMATS
+) -> tuple[LogDirectory, Listing]:
     """Return the log of the table at `root`, and what its latest version needs.
 
-    Raises LogNotFoundError where there is none, and UnsupportedLogFormatError where it is kept in
-    a layout that its commits alone do not tell.
+    Raises LogNotFoundError where there is none of `formats`, and UnsupportedLogFormatError where
+    it is kept in a layout that its commits alone do not tell.
     """
-    for log_format in FORMATS:
+    empty: tuple[LogDirectory, Listing] | None = None
+    for log_format in formats:
         directory = LogDirectory(storage, root, log_format)
         try:
             listing = list_latest(directory)
         except LogNotFoundError:
             continue
-        if listing.refs or listing.other_files or storage.scheme == "file":
+        if listing.refs:
             return directory, listing
-    raise LogNotFoundError(storage.url(root), _why_none(storage, root))
+        if listing.other_files or storage.scheme == "file":
+            empty = empty or (directory, listing)
+    if empty is None:
+        raise LogNotFoundError(storage.url(root), _why_none(storage, root))
+    return empty
 
 
 def read_hint(directory: LogDirectory) -> tuple[Hint | None, Fallback | None]:

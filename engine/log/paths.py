@@ -31,17 +31,13 @@ class FileKind(Enum):
     @property
     def is_checkpoint(self) -> bool:
         """Whether a file of this kind can be, alone or with its parts, a whole checkpoint."""
-        return self in _CHECKPOINTS
-
-
-_CHECKPOINTS: Final = frozenset(
-    {
-        FileKind.CHECKPOINT,
-        FileKind.CHECKPOINT_PART,
-        FileKind.CHECKPOINT_V2,
-        FileKind.CHECKPOINT_JSON,
-    }
-)
+        # By identity: asked of every file of a log, and a set would hash each of them.
+        return (
+            self is FileKind.CHECKPOINT
+            or self is FileKind.CHECKPOINT_PART
+            or self is FileKind.CHECKPOINT_V2
+            or self is FileKind.CHECKPOINT_JSON
+        )
 
 
 @dataclass(frozen=True, slots=True)

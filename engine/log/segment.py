@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 # What opening one more file is worth, in bytes: the cover prefers few files over few bytes.
 FILE_COST: Final = 16 * 1024
 
-_PROOFS: Final = frozenset({FileKind.COMMIT, FileKind.COMPACTION})
 _RANK: Final = {
     FileKind.CHECKPOINT_JSON: 0,
     FileKind.CHECKPOINT: 1,
@@ -144,6 +143,11 @@ def segment_for(
         else:
             usable.append(ref)
     cover = cheapest_cover([commits[v] for v in range(first, target + 1)], usable)
+    fallbacks += [
+        Fallback("commit", ref.path, "it is empty; read as a commit without actions")
+        for ref in cover
+        if not ref.size
+    ]
     return LogSegment(
         log_format=log_format,
         directory=directory,
@@ -211,7 +215,11 @@ def complete_checkpoints(refs: Iterable[TransactionFileRef]) -> list[Checkpoint]
 def _proven(refs: Iterable[TransactionFileRef]) -> set[int]:
     # A checkpoint or compaction is written after its commit: even a damaged one proves that its
     # version was there, and no older one is the latest.
-    return {ref.version for ref in refs if ref.kind in _PROOFS or ref.kind.is_checkpoint}
+    return {
+        ref.version
+        for ref in refs
+        if ref.kind is FileKind.COMMIT or ref.kind is FileKind.COMPACTION or ref.kind.is_checkpoint
+    }
 
 
 def _usable_checkpoints(

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from engine.replay.state import State
 
 Progress = Callable[[int], None]
+# Called with how much there is to do; returns what is called with how much more is done.
+Gauge = Callable[[int], Progress]
 
 
 class Replay(Protocol):

@@ -51,6 +51,7 @@ def advance(
     return singles.state(
         _joined(touched.dropped_from(state.files), files),
         _joined(touched.dropped_from(state.tombstones), tombstones),
+        has_repeats=state.has_repeats,
     )
 
 

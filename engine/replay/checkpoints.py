@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.actions import REQUIRED, ActionBatch, conform, kinds, pruned_kinds
+from engine.actions import NO_HOLES, PARSED_STATS, REQUIRED, ActionBatch, conform, pruned_kinds
 from engine.errors import CorruptCheckpointError, MissingSidecarError, UnreadableLogFileError
-from engine.log.paths import SIDECARS, FileKind, TransactionFileRef, parse_path
+from engine.log.paths import SIDECARS, FileKind, TransactionFileRef
 from engine.replay.compression import DEFAULT_LIMIT_BYTES, decode
-from engine.replay.lines import LineAction, action_value, to_batch
 from engine.replay.parse import Parser
-from engine.replay.stats import stats_json
+from engine.replay.stats import lacks_texts, parsed_stats, stats_json
+from engine.replay.wholes import from_object, parts_of, single_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -69,7 +69,7 @@ def read_checkpoint_file(
 ) -> Iterator[ActionBatch]:
     """Yield the actions of one file of a checkpoint; of `fields` only, where they are given.
 
-    With `row_groups=(i, n)`, of a Parquet file every n-th row group from the i-th on.
+    With `row_groups=(i, n)`, of a Parquet file the i-th of n runs of its row groups.
     """
     try:
         if ref.is_json:
@@ -107,6 +107,16 @@ def sidecars(batch: ActionBatch, version: int) -> list[TransactionFileRef]:
     ]
 
 
+def json_parts(directory: LogDirectory, ref: TransactionFileRef) -> list[str]:
+    """Return the parts that a JSON checkpoint names; none where it holds its actions itself."""
+    try:
+        data = directory.storage.read(directory.file(ref.path))
+        whole = single_object(decode(data, ref.path, DEFAULT_LIMIT_BYTES), directory.log_format)
+    except (UnreadableLogFileError, FileNotFoundError) as error:
+        raise CorruptCheckpointError(ref.path, f"unreadable checkpoint: {error}") from None
+    return [] if whole is None else parts_of(whole, ref, directory.log_format)
+
+
 def _sidecar_name(path: str) -> str:
     name = unquote(path).rpartition("/")[2]
     if name in {"", ".", ".."} or "\0" in name:
@@ -137,10 +147,14 @@ def _read_parquet(
             ]
             if not columns:
                 return
-            first, step = row_groups
-            for group in range(first, parquet.num_row_groups, step):
+            parsed = parsed_stats(found, columns, known)
+            at, of = row_groups
+            count = parquet.num_row_groups
+            for group in range(count * at // of, count * (at + 1) // of):
                 ordinal = group << _ROW_GROUP_BITS
-                for batch in parquet.iter_batches(BATCH_ROWS, [group], columns):
+                is_short = parsed and lacks_texts(parquet.metadata.row_group(group))
+                read_now = columns + parsed if is_short else columns
+                for batch in parquet.iter_batches(BATCH_ROWS, [group], read_now):
                     yield _to_actions(batch, known, ref.version, ordinal)
                     ordinal += batch.num_rows
     except FileNotFoundError:
@@ -162,74 +176,20 @@ def _read_json(
         yield from parser.parse([(ref, data)])
         return
     plain = decode(data, ref.path, limit_bytes)
-    whole = _single_object(plain)
+    whole = single_object(plain, directory.log_format)
     if whole is None:
         yield from parser.parse([(ref, plain)])
-    elif "parts" in whole:
-        for part in _parts(whole, ref, directory):
-            content = directory.storage.read(directory.file(part.path))
-            yield from parser.parse([(part, content)])
-    else:
-        yield _from_object(whole, ref, directory)
-
-
-def _single_object(plain: bytes) -> dict[str, Any] | None:
-    """Return the one object a checkpoint consists of, or None when it is JSON lines."""
-    first, _, rest = plain.partition(b"\n")
-    for text in (first, plain) if not rest.strip() else (plain,):
-        if text is plain and len(plain) > len(first) and _is_action_line(first):
-            return None
-        try:
-            found = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(found, dict) and ("parts" in found or isinstance(found.get("add"), list)):
-            return found
-    return None
-
-
-def _is_action_line(line: bytes) -> bool:
-    try:
-        return isinstance(orjson.loads(line), dict)
-    except orjson.JSONDecodeError:
-        return False
-
-
-def _parts(
-    manifest: dict[str, Any], ref: TransactionFileRef, directory: LogDirectory
-) -> list[TransactionFileRef]:
-    parts = []
-    names = manifest["parts"]
-    for name in names if isinstance(names, list) else ():
-        part = parse_path(str(name), 0, 0, directory.log_format)
-        wanted = (FileKind.CHECKPOINT_JSON_PART, ref.version)
-        if part is None or (part.kind, part.version) != wanted or part in parts:
-            raise CorruptCheckpointError(ref.path, f"{name!r:.80} is not the name of a part")
-        parts.append(part)
+        return
+    parts = parts_of(whole, ref, directory.log_format)
+    for name in parts:
+        content = directory.storage.read(directory.file(name))
+        yield from parser.parse([(replace(ref, path=name), content)])
     if not parts:
-        raise CorruptCheckpointError(ref.path, "the manifest names no parts")
-    return parts
-
-
-def _from_object(
-    whole: dict[str, Any], ref: TransactionFileRef, directory: LogDirectory
-) -> ActionBatch:
-    known = kinds(directory.log_format)
-    actions: list[LineAction] = []
-    for kind, value in whole.items():
-        if kind not in known or value is None:
-            continue
-        for item in value if isinstance(value, list) else [value]:
-            try:
-                converted = action_value(item, kind, known[kind])
-            except ValueError as error:
-                raise CorruptCheckpointError(ref.path, str(error)) from None
-            actions.append(LineAction(ref.version, len(actions), kind, converted))
-    return to_batch(actions, known)
+        yield from_object(whole, ref, directory.log_format)
 
 
 def _leaves(kind: str, found: pa.DataType, known: pa.DataType) -> list[str]:
-    """Return the column paths of one action to read: its known fields, and parsed statistics."""
+    """Return the column paths of one action to read: its known fields."""
     if pa.types.is_null(found) or not pa.types.is_struct(known):
         return []
     if not pa.types.is_struct(found):
@@ -237,10 +197,7 @@ def _leaves(kind: str, found: pa.DataType, known: pa.DataType) -> list[str]:
     names = {field.name for field in found}
     if (required := REQUIRED.get(kind)) and required not in names:
         raise ValueError(f"the column {kind} has no field {required}")
-    wanted = [field.name for field in known if field.name in names]
-    if kind == "add" and "stats_parsed" in names and "stats" not in names:
-        wanted.append("stats_parsed")
-    return [f"{kind}.{name}" for name in wanted]
+    return [f"{kind}.{field.name}" for field in known if field.name in names]
 
 
 def _to_actions(batch: pa.RecordBatch, known: Any, version: int, first_ordinal: int) -> ActionBatch:
@@ -252,6 +209,7 @@ def _to_actions(batch: pa.RecordBatch, known: Any, version: int, first_ordinal: 
         array.validate(full=True)
         columns[name] = _known_fields(array, known[name])
         _refuse_missing(name, columns[name])
+        _refuse_holes(name, columns[name])
     rows = batch.num_rows
     return ActionBatch(
         pa.array(np.full(rows, version, dtype=np.int64)),
@@ -264,22 +222,30 @@ def _refuse_missing(kind: str, array: pa.StructArray) -> None:
     name = REQUIRED.get(kind)
     if name is None:
         return
-    empty = pc.equal(pc.binary_length(array.field(name)).fill_null(0), 0)
-    if pc.any(pc.and_(empty, array.is_valid())).as_py():
+    found = array.field(name)
+    # A name may be empty, a path not.
+    missing = pc.less(pc.binary_length(found).fill_null(-1), 1 if name == "path" else 0)
+    if pc.any(pc.and_(missing, array.is_valid())).as_py():
         raise ValueError(f"a row of {kind} has no {name}")
+
+
+def _refuse_holes(kind: str, array: pa.StructArray) -> None:
+    for field in array.type:
+        where = f"{kind}.{field.name}"
+        if where in NO_HOLES and array.field(field.name).flatten().null_count:
+            raise ValueError(f"{where} holds a null")
 
 
 def _known_fields(array: pa.StructArray, known: pa.StructType) -> pa.StructArray:
     """Return the struct with the known types; fields it does not have are left out."""
-    names, children = [], []
-    for field in array.type:
-        child = array.field(field.name)
-        if field.name == "stats_parsed":
-            names.append("stats")
-            children.append(stats_json(pc.struct_field(array, "stats_parsed")))
-            continue
-        wanted = known.field(known.get_field_index(field.name)).type
-        names.append(field.name)
-        children.append(conform(child, wanted))
+    children = {
+        field.name: conform(array.field(field.name), known.field(field.name).type)
+        for field in array.type
+        if field.name != PARSED_STATS
+    }
+    if array.type.get_field_index(PARSED_STATS) >= 0:
+        texts = stats_json(pc.struct_field(array, PARSED_STATS))
+        own = children.get("stats")
+        children["stats"] = texts if own is None else pc.coalesce(own, texts)
     mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, names=names, mask=mask)
+    return pa.StructArray.from_arrays(list(children.values()), names=list(children), mask=mask)

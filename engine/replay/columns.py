@@ -19,19 +19,12 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 import pyarrow.types as pt
 
-from engine.actions import REQUIRED, ActionBatch
+from engine.actions import PARSED_STATS, REQUIRED, ActionBatch
+from engine.replay.plain import NotPlainError, refuse_not_finite, refuse_unsafe
 
-# Arrow's type inference recurses without a limit; the exact reader refuses more than this many
-# brackets inside each other. A shorter line cannot hold as many.
-_SAFE_NESTING: Final = 1000
-_NEWLINE, _RETURN, _OPEN, _CLOSE, _BRACKET = b"\n\r{}["
-_PIECE_BYTES: Final = 1 << 17
 _LEARN_ROUNDS: Final = 8
+_SAMPLE_BYTES: Final = 1 << 16
 _MAP_KEYS_LIMIT: Final = 2000
-
-
-class NotPlainError(Exception):
-    """These lines need the exact reader."""
 
 
 class ColumnReader:
@@ -49,7 +42,7 @@ class ColumnReader:
         `ends` are the `line_ends` of `body`; `versions` and `ordinals` tell where each line
         stands. Raises NotPlainError where the bytes are not one plain action a line.
         """
-        _refuse_unsafe(body, ends)
+        refuse_unsafe(body, ends)
         table = self._parse(body)
         if table.num_rows != len(versions):
             raise NotPlainError("lines and rows differ")
@@ -76,6 +69,13 @@ class ColumnReader:
         return (batch if keep is None else _filter(batch, keep)), exact
 
     def _parse(self, body: bytes) -> pa.Table:
+        if not self._shape and len(body) > _SAMPLE_BYTES:
+            # What the first lines teach need not be learned by reading all of them again.
+            self._learned(body[: body.rfind(b"\n", 0, _SAMPLE_BYTES) + 1] or body)
+        return self._learned(body)
+
+    def _learned(self, body: bytes) -> pa.Table:
+        """Read lines until nothing that is known of what they hold is new."""
         source = pa.py_buffer(body)
         for _ in range(_LEARN_ROUNDS):
             shape = self._shape
@@ -90,40 +90,10 @@ class ColumnReader:
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise NotPlainError(str(error)) from None
             if learned is None:
+                refuse_not_finite(table)
                 return table.select([name for name in table.column_names if name in self._known])
             self._shape = pa.schema(list(learned))
         raise NotPlainError("its fields keep changing")
-
-
-def line_ends(body: bytes) -> np.ndarray:
-    """Return where the newlines of `body` are."""
-    text = np.frombuffer(body, dtype=np.uint8)
-    # In pieces that stay in the processor's cache.
-    pieces = range(0, len(text), _PIECE_BYTES)
-    found = [np.flatnonzero(text[at : at + _PIECE_BYTES] == _NEWLINE) + at for at in pieces]
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
-
-
-def _refuse_unsafe(body: bytes, ends: np.ndarray) -> None:
-    """Raise NotPlainError for text that Arrow reads otherwise than line by line, or not at all.
-
-    Arrow takes one object after the other and does not look at line ends. Where a line end stands
-    between two braces it cannot stand inside an object; so no object goes over a line end, and as
-    many rows as lines means one in each.
-    """
-    if not body.isascii():
-        try:
-            body.decode()
-        except UnicodeDecodeError as error:
-            raise NotPlainError(str(error)) from None
-    text = np.frombuffer(body, dtype=np.uint8)
-    last = ends - 1 - (text[ends - 1] == _RETURN)
-    if text[0] != _OPEN or (text[ends[:-1] + 1] != _OPEN).any() or (text[last] != _CLOSE).any():
-        raise NotPlainError("a line is not one object")
-    if np.diff(ends, prepend=-1).max() > _SAFE_NESTING:
-        brackets = np.flatnonzero((text == _OPEN) | (text == _BRACKET))
-        if np.diff(np.searchsorted(brackets, ends), prepend=0).max() > _SAFE_NESTING:
-            raise NotPlainError("deeply nested")
 
 
 def _learn(shape: pa.StructType, found: pa.StructType, known: object) -> pa.StructType | None:
@@ -132,6 +102,8 @@ def _learn(shape: pa.StructType, found: pa.StructType, known: object) -> pa.Stru
     grown = False
     for field in found:
         wanted = _known_type(known, field.name)
+        if wanted is None and field.name == PARSED_STATS and pt.is_struct(field.type):
+            raise pa.ArrowInvalid("statistics that are not text")
         if wanted is None or pt.is_null(field.type) or _is_free_form(known, wanted):
             continue
         have = fields[field.name].type if field.name in fields else None
@@ -201,6 +173,8 @@ def _wire(
             if field.name == "partitionValues":
                 exact |= inside & _any_null(child)
             child = _to_map(child, inside)
+        elif pt.is_list(child_type) and child.flatten().null_count:
+            exact |= here
         elif pt.is_struct(child_type):
             child = _wire(child, child_type, here & _numpy(child.is_valid()), exact)
         names.append(field.name)

@@ -13,7 +13,7 @@ from engine.replay.compression import decode
 from engine.replay.lines import LineAction, read_line, read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from engine.log.listing import LogDirectory
     from engine.log.paths import TransactionFileRef
@@ -22,11 +22,11 @@ _ONLY_INFO: Final = {"commitInfo": pa.string()}
 
 
 def commit_actions(
-    directory: LogDirectory, ref: TransactionFileRef, config: Config
+    directory: LogDirectory, ref: TransactionFileRef, data: bytes, config: Config
 ) -> list[LineAction]:
-    """Return the actions of one commit in the order of its lines."""
-    data = _plain(directory, directory.storage.read(directory.file(ref.path)), ref, config)
-    return list(read_lines(data, ref, kinds(directory.log_format)))
+    """Return the actions in the bytes of one commit, in the order of its lines."""
+    plain = plain_bytes(directory, data, ref, config)
+    return list(read_lines(plain, ref, kinds(directory.log_format)))
 
 
 def commit_infos(
@@ -37,7 +37,7 @@ def commit_infos(
     names = {directory.file(ref.path): ref for ref in refs}
     for path, data in directory.storage.read_many(list(names)):
         ref = names[path]
-        yield ref, commit_info_of(_plain(directory, data, ref, config), ref)
+        yield ref, commit_info_of(plain_bytes(directory, data, ref, config), ref)
 
 
 def in_commit_timestamp(
@@ -45,9 +45,14 @@ def in_commit_timestamp(
 ) -> int | None:
     """Return the in-commit timestamp of one commit, if it has one."""
     for _, info in commit_infos(directory, [ref], config):
-        stamp = info.get("inCommitTimestamp")
-        return stamp if isinstance(stamp, int) else None
+        return own_time(info)
     return None
+
+
+def own_time(info: Mapping[str, Any]) -> int | None:
+    """Return the in-commit timestamp that a commitInfo has, if it has one."""
+    stamp = info.get("inCommitTimestamp")
+    return stamp if type(stamp) is int else None
 
 
 def commit_info_of(data: bytes, ref: TransactionFileRef) -> dict[str, Any]:
@@ -66,7 +71,10 @@ def commit_info_of(data: bytes, ref: TransactionFileRef) -> dict[str, Any]:
     return {}
 
 
-def _plain(directory: LogDirectory, data: bytes, ref: TransactionFileRef, config: Config) -> bytes:
+def plain_bytes(
+    directory: LogDirectory, data: bytes, ref: TransactionFileRef, config: Config
+) -> bytes:
+    """Return the lines of a commit, whatever they were packed in."""
     if not directory.log_format.compressed_commits:
         return data
     return decode(data, ref.path, config[MAX_DECOMPRESSED_BYTES])

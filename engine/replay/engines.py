@@ -44,7 +44,7 @@ class Engines:
         A failure of Spark is not a failure of the log: the local engine takes over. A cluster
         that was never set up for txlog is told to whoever asked for Spark by name.
         """
-        spark = self.spark or _active_session()
+        spark = self.spark or active_session()
         name, skipped = choose_engine(self.asked, segment, config, has_session=spark is not None)
         if skipped is not None:
             _logger.info("%s", skipped)
@@ -71,12 +71,12 @@ class Engines:
             raise DistributedError(
                 "there is no Spark session; give one with open_log(..., spark=...)", is_setup=True
             )
-        from engine.replay.spark import SparkReplay
+        from engine.replay.spark_state import SparkReplay
 
         return SparkReplay(spark, self.count)
 
 
-def _active_session() -> Any:
+def active_session() -> Any:
     """Return the active session, if this program uses Spark at all; never start one."""
     module = sys.modules.get("pyspark.sql")
     return module.SparkSession.getActiveSession() if module is not None else None

@@ -17,7 +17,7 @@ from engine.actions import (
     nulls,
     tombstones_schema,
 )
-from engine.replay.keys import canonical_paths, dv_ids, fingerprints
+from engine.replay.keys import SEEDS, Seeds, canonical_paths, dv_ids, fingerprints
 from engine.replay.keyset import KeySet
 from engine.replay.rules import FILE_KINDS
 
@@ -51,7 +51,7 @@ class FileRows:
         return self.column.filter(pa.array(mask))
 
 
-def file_rows(batch: ActionBatch, root: str) -> list[FileRows]:
+def file_rows(batch: ActionBatch, root: str, seeds: Seeds = SEEDS) -> list[FileRows]:
     """Return the file actions of a batch with their keys. Pure: fit for any thread."""
     found = []
     for kind in FILE_KINDS:
@@ -62,7 +62,7 @@ def file_rows(batch: ActionBatch, root: str) -> list[FileRows]:
         paths = canonical_paths(column.field("path"), root)
         has_vectors = column.type.get_field_index("deletionVector") >= 0
         ids = dv_ids(pc.struct_field(column, "deletionVector")) if has_vectors else None
-        first, second = fingerprints(paths, ids)
+        first, second = fingerprints(paths, ids, seeds)
         versions, ordinals = batch.version.to_numpy(), batch.ordinal.to_numpy()
         arrays = (first, second, versions, ordinals)
         if not here.all():
@@ -104,8 +104,10 @@ class FileReconciler:
                 self._base[part.kind].append(part.select(keep))
                 self._base_keys[part.kind].append((part.first[keep], part.second[keep]))
 
-    def settle_checkpoint(self) -> None:
+    def settle_checkpoint(self) -> bool:
         """Keep one action of each key of the checkpoint, all of whose rows are in.
+
+        Returns whether any key was there twice.
 
         A sound checkpoint holds a key once, and this is a look at it. Some writers leave a remove
         beside an add, which counts; of two adds, the first does.
@@ -115,12 +117,13 @@ class FileReconciler:
         first = np.concatenate([entry[0] for entry in keys] or [np.empty(0, dtype=np.uint64)])
         ordered = np.sort(first)
         if not (ordered[1:] == ordered[:-1]).any():
-            return
+            return False
         second = np.concatenate([entry[1] for entry in keys])
         keep = newest(first, second, np.zeros(len(first)), np.arange(len(first))[::-1])
         masks = iter(np.split(keep, np.cumsum([len(entry[0]) for entry in keys])[:-1]))
         for kind in FILE_KINDS:
             self._base[kind] = [rows.filter(pa.array(next(masks))) for rows in self._base[kind]]
+        return not bool(keep.all())
 
     def files(self) -> pa.Table:
         """Return the live files, oldest first."""
@@ -153,10 +156,39 @@ def newest_of_run(run: Sequence[FileRows], seen: KeySet) -> list[np.ndarray]:
     return np.split(keep, np.cumsum([len(part.rows) for part in run])[:-1])
 
 
+def first_of_keys(part: FileRows, seen: KeySet) -> np.ndarray:
+    """Return which rows of a part are the first of their key, if it was not seen before."""
+    count = len(part.rows)
+    keep = newest(part.first, part.second, np.zeros(count), np.arange(count)[::-1])
+    keep[keep] = seen.add(part.first[keep], part.second[keep])
+    return keep
+
+
 def newest(
     first: np.ndarray, second: np.ndarray, versions: np.ndarray, ordinals: np.ndarray
 ) -> np.ndarray:
     """Return which rows are the newest of their key, a key being a pair of hashes."""
+    keep = np.ones(len(first), dtype=bool)
+    rows = _shared(first)
+    if len(rows):
+        arrays = (array[rows] for array in (first, second, versions, ordinals))
+        keep[rows] = _newest_of_shared(*arrays)
+    return keep
+
+
+def _shared(first: np.ndarray) -> np.ndarray:
+    """Return the rows that may share their key with another. Most never do; sorting tells."""
+    ordered = np.sort(first)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not len(twice):
+        return np.empty(0, dtype=np.int64)
+    at = np.searchsorted(twice, first)
+    return np.flatnonzero(twice[np.minimum(at, len(twice) - 1)] == first)
+
+
+def _newest_of_shared(
+    first: np.ndarray, second: np.ndarray, versions: np.ndarray, ordinals: np.ndarray
+) -> np.ndarray:
     count = len(first)
     order = _ascending(versions, ordinals)
     if order is not None:

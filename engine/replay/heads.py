@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.actions import files_schema, kinds, tombstones_schema
 from engine.config import MAX_DECOMPRESSED_BYTES
-from engine.replay.checkpoints import read_checkpoint, read_checkpoint_file
+from engine.replay.checkpoints import read_checkpoint, read_checkpoint_file, sidecars
 from engine.replay.compression import decode
 from engine.replay.lines import read_line
+from engine.replay.rules import STATE_KEYS
 from engine.replay.state import Singles
 
 if TYPE_CHECKING:
@@ -51,6 +52,29 @@ def read_head(segment: LogSegment, directory: LogDirectory, config: Config) -> L
     return singles.state(
         files_schema(log_format).empty_table(), tombstones_schema(log_format).empty_table()
     )
+
+
+def read_base(
+    segment: LogSegment, directory: LogDirectory, config: Config
+) -> tuple[list[TransactionFileRef], Singles]:
+    """Return the files that hold the rows of the checkpoint, and its single actions.
+
+    Of its file actions nothing is kept: a V2 manifest, and these few columns, are all that is read.
+    """
+    files: list[TransactionFileRef] = []
+    singles = Singles()
+    for ref in segment.checkpoint.files if segment.checkpoint else ():
+        files.append(ref)
+        for batch in read_checkpoint_file(
+            directory,
+            ref,
+            wanted=tuple(STATE_KEYS),
+            fields=(),
+            limit_bytes=config[MAX_DECOMPRESSED_BYTES],
+        ):
+            singles.take(batch)
+            files += sidecars(batch, ref.version)
+    return files, singles
 
 
 def _take(

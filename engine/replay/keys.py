@@ -1,8 +1,9 @@
 """What makes two actions speak of the same file: canonical path and deletion-vector id.
 
-Keys are compared by a 128-bit fingerprint, seeded anew in every process: 16 bytes a key instead of
-its text, and no loop over rows. Two different keys of a log of ten million would share one with a
-probability of 10^-25; whoever wants to force it does not know the seed.
+Keys are compared by a 128-bit fingerprint, seeded anew in every process (on a cluster, in every
+driver): 16 bytes a key instead of its text, and no loop over rows. Two different keys of a log of
+ten million would share one with a probability of 10^-25; whoever wants to force it does not know
+the seed.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.actions import DELETION_VECTOR, conform
+from engine.replay.hashing import hash_pairs
 
-_SEEDS: Final = np.frombuffer(os.urandom(32), dtype=np.uint64) | np.uint64(1)
-_WORD: Final = 8
-_FULL: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
+Seeds = tuple[int, ...]
+
+SEEDS: Final[Seeds] = tuple((np.frombuffer(os.urandom(32), dtype=np.uint64) | 1).tolist())
 _SHIFT: Final = np.uint64(32)
 
 # s3a and s3n are other clients' names for the same objects.
@@ -94,51 +96,15 @@ def dv_id(vector: dict[str, object] | None) -> str | None:
     return f"{vector['storageType']}{vector.get('pathOrInlineDv') or ''}{tail}"
 
 
-def fingerprints(paths: pa.Array, ids: pa.Array | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return two 64-bit hashes a key; equal keys have equal pairs."""
-    first, second = _hash(paths)
+def fingerprints(
+    paths: pa.Array, ids: pa.Array | None, seeds: Seeds = SEEDS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return two 64-bit hashes a key; under the same seeds, equal keys have equal pairs."""
+    odd = np.array(seeds, dtype=np.uint64)
+    first, second = hash_pairs(paths, odd)
     if ids is not None and ids.null_count < len(ids):
         has = ids.is_valid().to_numpy(zero_copy_only=False)
-        id_first, id_second = _hash(ids)
-        first = np.where(has, (first ^ id_first) * _SEEDS[2], first)
-        second = np.where(has, (second ^ (id_second >> _SHIFT)) * _SEEDS[3] + id_first, second)
-    return first, second
-
-
-def _hash(strings: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Hash every string of an array, eight bytes at a time for all of them at once."""
-    count = len(strings)
-    if count == 0:
-        empty = np.empty(0, dtype=np.uint64)
-        return empty, empty
-    _, offset_buffer, data_buffer = strings.buffers()
-    bounds = np.frombuffer(offset_buffer, dtype=np.int32)
-    bounds = bounds[strings.offset : strings.offset + count + 1].astype(np.int64)
-    low, high = int(bounds[0]), int(bounds[-1])
-    padded = np.zeros(high - low + _WORD, dtype=np.uint8)
-    if high > low:
-        padded[: high - low] = np.frombuffer(data_buffer, dtype=np.uint8)[low:high]
-    # A word may start at any byte.
-    words = np.ndarray((high - low + 1,), dtype=np.uint64, buffer=padded.data, strides=(1,))
-    start, length = bounds[:-1] - low, np.diff(bounds)
-    first = length.astype(np.uint64) * _SEEDS[0]
-    second = length.astype(np.uint64) ^ _SEEDS[1]
-    shortest, longest = int(length.min()), int(length.max())
-    for at in range(0, longest, _WORD):
-        if at + _WORD <= shortest:
-            first, second = _mix(first, second, words[start + at])
-            continue
-        rows = np.flatnonzero(length > at)
-        left = np.minimum(length[rows] - at, _WORD).astype(np.uint64) * np.uint64(_WORD)
-        mask = _FULL >> (np.uint64(64) - left)
-        word = words[start[rows] + at] & mask
-        first[rows], second[rows] = _mix(first[rows], second[rows], word)
-    return first, second
-
-
-def _mix(first: np.ndarray, second: np.ndarray, word: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    first = (first ^ word) * _SEEDS[2]
-    first ^= first >> _SHIFT
-    second = (second + word) * _SEEDS[3]
-    second ^= second >> np.uint64(29)
+        id_first, id_second = hash_pairs(ids, odd)
+        first = np.where(has, (first ^ id_first) * odd[2], first)
+        second = np.where(has, (second ^ (id_second >> _SHIFT)) * odd[3] + id_first, second)
     return first, second

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.actions import NUMBER_OR_TEXT, REQUIRED, ActionBatch
+from engine.actions import NO_HOLES, NUMBER_OR_TEXT, PARSED_STATS, REQUIRED, ActionBatch
 from engine.errors import UnreadableLogFileError
 
 if TYPE_CHECKING:
@@ -77,13 +77,17 @@ def read_line(
 
 def action_value(value: Any, kind: str, kind_type: pa.DataType) -> Any:
     """Return `value` with the fields and types of its kind; raise ValueError where it cannot be."""
-    if not isinstance(value, dict):
-        raise ValueError(f"{kind} is not a JSON object")
     if pt.is_string(kind_type):
         return orjson.dumps(value).decode()
+    if not isinstance(value, dict):
+        raise ValueError(f"{kind} is not a JSON object")
     required = REQUIRED.get(kind)
-    if required and not value.get(required):
+    # A name may be empty, a path not.
+    if required and (value.get(required) is None or (required == "path" and not value["path"])):
         raise ValueError(f"{kind} has no {required}")
+    parsed = value.get(PARSED_STATS) if kind == "add" else None
+    if isinstance(parsed, dict) and value.get("stats") is None:
+        value = {**value, "stats": orjson.dumps(parsed).decode()}
     return _struct(value, kind_type, kind)
 
 
@@ -120,6 +124,8 @@ def _convert(value: Any, wanted: pa.DataType, where: str) -> Any:
     if pt.is_list(wanted):
         if not isinstance(value, list):
             raise ValueError(f"{where} is not a list: {value!r:.60}")
+        if None in value and where in NO_HOLES:
+            raise ValueError(f"{where} holds a null")
         return [_convert(item, wanted.value_type, where) for item in value]
     if not isinstance(value, dict):
         raise ValueError(f"{where} is not a JSON object: {value!r:.60}")

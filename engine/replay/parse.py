@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from engine.actions import ActionBatch, pruned_kinds
-from engine.replay.columns import ColumnReader, NotPlainError, line_ends
+from engine.replay.columns import ColumnReader
 from engine.replay.compression import DEFAULT_LIMIT_BYTES, decode
 from engine.replay.lines import LineAction, read_line, read_lines, to_batch
+from engine.replay.plain import NotPlainError, line_ends
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

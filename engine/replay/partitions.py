@@ -40,15 +40,26 @@ def partition_columns_of(
     schema = orjson.loads(schema_string)
     if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
         raise ValueError("not a struct")
-    fields = {f.get("name"): f for f in schema["fields"] if isinstance(f, dict)}
+    fields = {str(f.get("name")): f for f in schema["fields"] if isinstance(f, dict)}
     found = []
     for name in partition_columns:
         field = fields.get(name, {})
-        key = str((field.get("metadata") or {}).get(_PHYSICAL_NAME, name))
+        metadata = field.get("metadata")
+        key = str(metadata.get(_PHYSICAL_NAME, name)) if isinstance(metadata, dict) else name
         type_name = field.get("type", "string")
         type_name = type_name if isinstance(type_name, str) else "nested"
         found.append(PartitionColumn(name, key, type_name))
     return found
+
+
+def partition_keys(schema_string: str | None, partition_columns: Sequence[str]) -> list[str]:
+    """Return the keys of partition columns in partitionValues; their names, without a schema."""
+    try:
+        return [
+            column.key for column in partition_columns_of(schema_string or "", partition_columns)
+        ]
+    except ValueError:
+        return list(partition_columns)
 
 
 def type_of(column: PartitionColumn) -> ColumnType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Final
 
-from engine.replay.executor import Piece
+from engine.replay.pieces import Piece
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

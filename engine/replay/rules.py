@@ -45,12 +45,21 @@ def skip_is_running(skip: Mapping[str, Any], *, now_ms: int) -> bool:
 
 
 def check_protocol(
-    protocol: Mapping[str, Any] | None, log_format: LogFormat, directory: str
+    protocol: Mapping[str, Any] | None,
+    log_format: LogFormat,
+    directory: str,
+    *,
+    by_version: bool = True,
 ) -> None:
-    """Refuse, by name, whatever a reader must support and txlog does not."""
+    """Refuse, by name, whatever a reader must support and txlog does not.
+
+    Without `by_version`, the number of the version is not held against it.
+    """
     if protocol is None:
         return
-    wanted = protocol.get("minReaderVersion") or 0
+    wanted = protocol.get("minReaderVersion")
+    if wanted is None:
+        raise UnsupportedProtocolError(directory, "its protocol does not say which reader it needs")
     features: Sequence[str] = protocol.get("readerFeatures") or ()
     managed = sorted(log_format.catalog_features.intersection(features))
     if managed:
@@ -59,7 +68,7 @@ def check_protocol(
             f"this table is managed by a catalog (reader feature {managed[0]}), which "
             "alone knows its commits",
         )
-    if wanted > log_format.max_reader_version:
+    if by_version and wanted > log_format.max_reader_version:
         raise UnsupportedProtocolError(
             directory,
             f"needs reader version {wanted}; txlog reads up to {log_format.max_reader_version}",

@@ -61,6 +61,10 @@ class State(Protocol):
     def skips(self) -> Mapping[str, Mapping[str, Any]]:
         """The newest skip of each file."""
 
+    @property
+    def has_repeats(self) -> bool:
+        """Whether its checkpoint was found to hold a key more than once."""
+
     def totals(self) -> Totals:
         """Return the sums of the live files, and the number of tombstones."""
 
@@ -85,6 +89,7 @@ class LocalState:
     txns: Mapping[str, Mapping[str, Any]]
     domains: Mapping[str, Mapping[str, Any]]
     skips: Mapping[str, Mapping[str, Any]]
+    has_repeats: bool = False
 
     def totals(self) -> Totals:
         """Return the sums of the live files, and the number of tombstones."""
@@ -92,8 +97,8 @@ class LocalState:
         known = records.null_count == 0
         return Totals(
             num_files=self.files.num_rows,
-            size_bytes=_exact_sum(self.files["size"]),
-            num_records=_exact_sum(records) if known else None,
+            size_bytes=exact_sum(self.files["size"]),
+            num_records=exact_sum(records) if known else None,
             num_tombstones=self.tombstones.num_rows,
         )
 
@@ -150,7 +155,9 @@ class Singles:
         """Return the winning action of each key, ordered by key."""
         return {key: value for key, (_, value) in sorted(self._won[kind].items())}
 
-    def state(self, files: pa.Table, tombstones: pa.Table) -> LocalState:
+    def state(
+        self, files: pa.Table, tombstones: pa.Table, *, has_repeats: bool = False
+    ) -> LocalState:
         """Return the whole state, with the files that another reconciliation left."""
         return LocalState(
             files=files,
@@ -160,9 +167,10 @@ class Singles:
             txns=self.winners("txn"),
             domains=self.winners("domainMetadata"),
             skips=self.winners("mergeskip"),
+            has_repeats=has_repeats,
         )
 
 
-def _exact_sum(numbers: pa.ChunkedArray) -> int:
+def exact_sum(numbers: pa.Array | pa.ChunkedArray) -> int:
     """Return a sum that may need more than 64 bits, which `pc.sum` would wrap."""
     return int(pc.sum(numbers.cast(pa.decimal128(38))).as_py() or 0)

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
+from engine.actions import PARSED_STATS
 from engine.replay.jsontext import json_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow.parquet as pq
 
 _FIRST: Final = r'^\s*\{\s*"numRecords"\s*:\s*(?P<n>\d{1,18})\s*[,}]'
 
 
 def stats_json(stats: pa.StructArray) -> pa.Array:
-    """Return each struct as compact JSON; null fields are left out, a null struct is null."""
-    return json_objects(stats)
+    """Return each struct as compact JSON without its null fields; null where it says nothing."""
+    texts = json_objects(stats)
+    return pc.if_else(pc.equal(texts, "{}"), pa.scalar(None, pa.string()), texts)
+
+
+def parsed_stats(
+    found: Mapping[str, pa.DataType], columns: Sequence[str], known: Mapping[str, pa.DataType]
+) -> list[str]:
+    """Return the column of a file that keeps statistics as a struct, where they are asked for."""
+    if "add.path" not in columns or known["add"].get_field_index("stats") < 0:
+        return []
+    at = found["add"].get_field_index(PARSED_STATS)
+    return [f"add.{PARSED_STATS}"] if at >= 0 and pt.is_struct(found["add"].field(at).type) else []
+
+
+def lacks_texts(group: pq.RowGroupMetaData) -> bool:
+    """Whether a row group may hold files that have no statistics as text."""
+    nulls: dict[str, int] = {}
+    for at in range(group.num_columns):
+        column = group.column(at)
+        if column.path_in_schema in {"add.path", "add.stats"}:
+            told = column.statistics
+            if told is None or not told.has_null_count:
+                return True
+            nulls[column.path_in_schema] = told.null_count
+    return nulls["add.path"] != nulls.get("add.stats")
 
 
 def record_counts(files: pa.Table) -> pa.ChunkedArray:

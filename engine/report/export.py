@@ -57,9 +57,31 @@ class Export:
             _write(self._storage, self._paths[name], content())
 
 
-def _write(storage: Storage, path: str, data: bytes) -> None:
+def write_page(
+    url: str,
+    data: bytes,
+    options: Mapping[str, Any] | None = None,
+    *,
+    overwrite: bool = False,
+    dry_run: bool = False,
+) -> str:
+    """Write one file and return where it is; refuses one that is there, unless told otherwise.
+
+    Raises:
+        AlreadyExistsError: there is such a file, and `overwrite` is not set.
+        StorageError: the storage refuses.
+    """
+    storage, path = open_storage(url, options)
+    if not overwrite and storage.exists(path):
+        raise AlreadyExistsError(storage.url(path))
+    if not dry_run:
+        _write(storage, path, data, overwrite=overwrite)
+    return storage.url(path)
+
+
+def _write(storage: Storage, path: str, data: bytes, *, overwrite: bool = False) -> None:
     try:
-        storage.write_new(path, data)
+        (storage.replace if overwrite else storage.write_new)(path, data)
     except FileNotFoundError:
         raise StorageError(
             storage.url(path), "its directory cannot be made; choose another --output"

@@ -27,13 +27,39 @@ def summary_text(summary: Mapping[str, Any], *, partitions: int) -> str:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in _summary_rows(summary, partitions):
+    for name, value in summary_rows(summary, partitions):
         grid.add_row(name, Text(value))
     console = Console(highlight=False)
     with console.capture() as captured:
         console.print(Text(str(summary["table"]), style="bold"), soft_wrap=True)
         console.print(grid)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def summary_rows(summary: Mapping[str, Any], partitions: int) -> Iterator[tuple[str, str]]:
+    """Yield what a summary says, name by name, for a reader."""
+    metadata, records = summary["metadata"], summary["numRecords"]
+    yield "format", summary["format"]
+    if metadata["name"]:
+        yield "name", metadata["name"]
+    yield "version", f"{summary['version']:,}"
+    yield "files", f"{summary['numFiles']:,}"
+    yield "size", human_bytes(summary["sizeInBytes"])
+    unknown = "unknown: not every file tells its own"
+    yield "records", unknown if records is None else f"{records:,}"
+    columns = metadata["partitionColumns"]
+    yield "partitions", f"{partitions:,} by {', '.join(columns)}" if columns else "not partitioned"
+    yield "tombstones", f"{summary['numTombstones']:,}"
+    yield "txns", _some(summary["txns"])
+    if summary["domains"]:
+        yield "domains", ", ".join(summary["domains"])
+    yield "protocol", _protocol(summary["protocol"])
+    if stamp := summary["inCommitTimestamp"]:
+        yield "committed", f"{moment(stamp)} UTC"
+    yield "read", _segment(summary["segment"])
+    steps = (f"{step} {seconds:.3f} s" for step, seconds in summary["seconds"].items())
+    yield "time", ", ".join(steps)
+    yield "engine", summary["engine"]
 
 
 def commit_text(done: Mapping[str, Any]) -> str:
@@ -134,31 +160,6 @@ def moment(time_ms: int) -> str:
         return f"{datetime.fromtimestamp(time_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError, TypeError):
         return str(time_ms)
-
-
-def _summary_rows(summary: Mapping[str, Any], partitions: int) -> Iterator[tuple[str, str]]:
-    metadata, records = summary["metadata"], summary["numRecords"]
-    yield "format", summary["format"]
-    if metadata["name"]:
-        yield "name", metadata["name"]
-    yield "version", f"{summary['version']:,}"
-    yield "files", f"{summary['numFiles']:,}"
-    yield "size", human_bytes(summary["sizeInBytes"])
-    unknown = "unknown: not every file tells its own"
-    yield "records", unknown if records is None else f"{records:,}"
-    columns = metadata["partitionColumns"]
-    yield "partitions", f"{partitions:,} by {', '.join(columns)}" if columns else "not partitioned"
-    yield "tombstones", f"{summary['numTombstones']:,}"
-    yield "txns", _some(summary["txns"])
-    if summary["domains"]:
-        yield "domains", ", ".join(summary["domains"])
-    yield "protocol", _protocol(summary["protocol"])
-    if stamp := summary["inCommitTimestamp"]:
-        yield "committed", f"{moment(stamp)} UTC"
-    yield "read", _segment(summary["segment"])
-    steps = (f"{step} {seconds:.3f} s" for step, seconds in summary["seconds"].items())
-    yield "time", ", ".join(steps)
-    yield "engine", summary["engine"]
 
 
 def _some(txns: Mapping[str, int], most: int = 5) -> str:

@@ -18,6 +18,7 @@ from engine.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,14 @@ class Storage(ABC):
         """Return a seekable Arrow file. Giving the `size`, when it is known, saves a request."""
 
     @abstractmethod
+    def open_output(self, path: str) -> AbstractContextManager[Any]:
+        """Write a file piece by piece, through an Arrow file: for staged files only.
+
+        It is whole and durable when the block ends. When the block fails it is dropped; a
+        process that dies may leave a part of it under this name on a local disk.
+        """
+
+    @abstractmethod
     def write_new(self, path: str, data: bytes) -> None:
         """Write a file that must not exist yet: whole or not at all, and durable on return.
 
@@ -138,6 +147,13 @@ class Storage(ABC):
 
         A file that is gone already is as good as deleted.
         """
+
+    def remove_directory(self, path: str) -> None:  # noqa: B027
+        """Remove a directory if it is empty. Where directories are but names, nothing is to do."""
+
+    def unfinished(self, directory: str) -> list[FileInfo]:
+        """Return what writes of ours that died left right inside `directory`."""
+        return []
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file at `path`."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import AlreadyExistsError, StorageError
 from engine.storage import FileInfo, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+
+_TEMP: Final = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 
 
 class LocalStorage(Storage):
@@ -83,6 +87,22 @@ class LocalStorage(Storage):
         with _explained(path):
             return pa.OSFile(path, "rb")
 
+    @contextlib.contextmanager
+    def open_output(self, path: str) -> Iterator[Any]:
+        """Write straight to disk."""
+        import pyarrow as pa
+
+        with _explained(path):
+            _make_parent(path)
+            try:
+                with pa.OSFile(path, "wb") as file:
+                    yield file
+                _sync(path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                raise
+
     def write_new(self, path: str, data: bytes) -> None:
         """Write a temp file and link it to its name: link never overwrites, and is atomic."""
         with _explained(path):
@@ -124,6 +144,18 @@ class LocalStorage(Storage):
             except OSError as error:
                 failed[path] = _reason(error)
         return failed
+
+    def unfinished(self, directory: str) -> list[FileInfo]:
+        """Return the temp files of `write_new` and `replace` that nobody linked or renamed."""
+        try:
+            return [file for file in self.list_from(directory) if _TEMP.fullmatch(file.name)]
+        except FileNotFoundError:
+            return []
+
+    def remove_directory(self, path: str) -> None:
+        """Remove it, unless something is in it or it is gone."""
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
 
 
 @contextlib.contextmanager
@@ -183,7 +215,11 @@ def _link(source: str, path: str) -> None:
 def _make_parent(path: str) -> None:
     parent = os.path.dirname(path)
     if not os.path.isdir(parent):
-        os.makedirs(parent, exist_ok=True)
+        try:
+            os.makedirs(parent, exist_ok=True)
+        except FileNotFoundError:
+            # What it had made of the way was empty still, and another process removed it.
+            os.makedirs(parent, exist_ok=True)
         _sync_directory(parent)
 
 

@@ -11,7 +11,7 @@ import re
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -33,6 +33,7 @@ _MEMORY_LOCK: Final = threading.Lock()
 _FIRST_DELAY_SECONDS: Final = 0.1
 _LONGEST_DELAY_SECONDS: Final = 5.0
 _SMALL_FILE_BYTES: Final = 8 * 1024**2
+_BLOCK_BYTES: Final = 8 * 1024**2
 
 
 class RemoteStorage(Storage):
@@ -97,6 +98,25 @@ class RemoteStorage(Storage):
             return pa.BufferReader(self.read(path))
         ranges = io.BufferedReader(_RangeFile(self, path, known_size), _SMALL_FILE_BYTES)
         return pa.PythonFile(ranges, mode="r")
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[Any]:
+        """Upload in blocks; the file appears, whole, with the last of them."""
+        import pyarrow as pa
+
+        upload = self._retried(path, lambda: self._fs.open(path, "wb", block_size=_BLOCK_BYTES))
+        try:
+            file = pa.PythonFile(upload, mode="w")
+            yield file
+            file.flush()
+        except BaseException:
+            with suppress(Exception):
+                upload.discard()
+            raise
+        try:
+            upload.close()
+        except Exception as error:
+            raise self._explained(path, error) from error
 
     def write_new(self, path: str, data: bytes) -> None:
         """Write by a create that the store itself refuses when the file exists."""

@@ -222,13 +222,3 @@ def test_settings_come_from_a_file_and_from_options(txlog, log, tmp_path):
     assert txlog("replay", log, "--json", "--conf-file", conf).json["engine"] == "reference"
     nearer = ("--option", "spark.txlog.engine=local")
     assert txlog("replay", log, "--json", "--conf-file", conf, *nearer).json["engine"] == "local"
-
-
-def test_a_long_replay_shows_its_progress_to_a_terminal(txlog, log, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as good as a terminal, to rich
-    assert txlog("files", log).err == ""
-    monkeypatch.setattr("engine.report.progress._LARGE_BYTES", 0)
-    answer = txlog("files", log)
-    assert "replay" in answer.err
-    assert sorted(answer.out.splitlines()) == ["b", 'c é"\\']
-    assert txlog("files", log, "--quiet").err == ""

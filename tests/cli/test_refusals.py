@@ -237,12 +237,20 @@ def test_a_sample_where_a_table_is(refused, log):
         (("sample", "t", "--commits", "0"), "commits is 0"),
         (("sample", "t", "--format", "excel"), "excel"),
         (("sample", "t", "--checkpoint-kind", "stone"), "stone"),
+        (("verify", "t", "--engine", "abacus"), "'abacus' is not one of 'local', 'spark'"),
+        (("repair", "t", "--to", "n", "--paths", "x"), "'x' is not one of 'relative', 'absolute'"),
+        (("init", "t", "--schema", "-", "--format", "excel"), "'excel' is not one of 'delta'"),
+        (("init", "t", "--schema", "/no/file"), "--schema /no/file: no such file"),
+        (("repair", "t"), "give --to TARGET or --derived"),
+        (("maintain",), "name a TABLE"),
     ],
 )
 def test_wrong_usage_is_status_2_and_points_to_help(refused, arguments, reason):
     message = refused("USAGE", *arguments, status=2)
     assert reason in message
-    assert "--help" in message
+    assert message.endswith("--help")
+    assert "Value error" not in message
+    assert not message.startswith("Invalid value: ")
 
 
 def test_a_version_and_a_time_are_one_too_many(refused, log):
@@ -275,6 +283,31 @@ def test_a_file_that_vanishes_is_a_storage_error(refused, log, monkeypatch):
 
     monkeypatch.setattr("engine.table.open_log", vanish)
     assert refused("STORAGE", "replay", log) == "gone.json: no such file or directory"
+
+
+def test_a_connection_that_breaks_is_not_taken_for_a_reader_who_left(refused, log, monkeypatch):
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("engine.table.open_log", broken)
+    assert refused("STORAGE", "replay", log) == "storage: the connection broke; try again"
+
+
+def test_what_the_engine_warns_of_is_told_once(txlog, log, monkeypatch):
+    import logging
+
+    import engine.table
+
+    opened = engine.table.open_log
+
+    def warns(*args: object, **options: object) -> object:
+        for _ in range(2):
+            logging.getLogger("engine.storage").warning("slow\nbut %s", "there")
+        return opened(*args, **options)
+
+    monkeypatch.setattr("engine.table.open_log", warns)
+    assert txlog("files", log).err == "warning: slow but there\n"
+    assert txlog("files", log, "--quiet").err == ""
 
 
 def test_an_interrupt_is_quiet(capsys, log, monkeypatch):

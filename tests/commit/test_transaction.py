@@ -125,7 +125,7 @@ def test_a_file_with_a_deletion_vector_is_removed_with_it(delta):
         "sizeInBytes": 40,
         "cardinality": 6,
     }
-    delta.add_files([file("a", deletionVector=vector)])
+    delta.add_files([file("a", deletionVector=vector, stats='{"numRecords":9}')])
     delta.remove_files(["a"])
     assert lines(delta, 3)[1]["remove"]["deletionVector"] == vector
     assert paths(delta) == []
@@ -220,7 +220,7 @@ def test_a_dry_run_writes_nothing(log):
     assert content(log) == before
     create_log(str(log.directory.root) + "-new", SCHEMA, dry_run=True)
     with pytest.raises(LogNotFoundError):
-        open_log(str(log.directory.root) + "-new")
+        open_log(str(log.directory.root) + "-new").snapshot()
 
 
 def test_deltalake_reads_what_we_write(delta):
@@ -242,11 +242,42 @@ def test_hooks_run_after_a_commit_and_never_fail_it(log, caplog):
     def broken(table, done):
         raise RuntimeError("no space for a checkpoint")
 
-    log.hooks += [lambda table, done: seen.append((table, done.version)), broken]
+    def noted(table, done):
+        seen.append((table, done.version))
+
+    log.hooks += [broken, noted]
     done = log.add_files([file("a")])
-    assert seen == [(log, 1)]
+    assert seen == [(log, 1)], "a hook that failed does not keep the next from running"
     assert done.hook_failures == ("broken: RuntimeError: no space for a checkpoint",)
     assert "no space for a checkpoint" in caplog.text
     assert paths(log) == ["a"]
     log.add_files([])
+    log.add_files([file("b")], dry_run=True)
     assert len(seen) == 1, "nothing was committed"
+
+
+def test_what_hooks_did_and_how_long_is_in_the_summary(log):
+    log.hooks += [lambda table, done: None, _Tidy(), _Tidy(fails=True)]
+    found = log.add_files([file("a")]).summary()["hooks"]
+    assert [hook["name"] for hook in found] == ["<lambda>", "_Tidy", "_Tidy"]
+    assert all(hook["seconds"] >= 0 for hook in found)
+    assert [hook.get("failure") for hook in found] == [None, None, "OSError: disk full"]
+    log.hooks.clear()
+    assert "hooks" not in log.add_files([file("b")]).summary()
+
+
+def test_a_commit_that_a_hook_makes_runs_no_hooks(log):
+    log.hooks.append(lambda table, done: table.add_files([file(f"after-{done.version}")]))
+    assert log.add_files([file("a")]).version == 1
+    assert paths(log) == ["a", "after-1"]
+    log.add_files([file("b")])
+    assert paths(log) == ["a", "after-1", "after-3", "b"]
+
+
+class _Tidy:
+    def __init__(self, fails: bool = False) -> None:
+        self.fails = fails
+
+    def __call__(self, table, done) -> None:
+        if self.fails:
+            raise OSError("disk full")

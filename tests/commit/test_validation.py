@@ -245,7 +245,7 @@ def test_a_new_table_must_be_possible(tmp_path, log_format, schema, columns, rea
     with pytest.raises(InvalidCommitError, match=reason):
         create_log(where, schema, columns, log_format=log_format)
     with pytest.raises(LogNotFoundError):
-        open_log(where)
+        open_log(where).snapshot()
     assert not (tmp_path / "new").exists()
 
 
@@ -258,7 +258,6 @@ MARKS = {
     "allowColumnDefaults": {"CURRENT_DEFAULT": "7"},
 }
 PROPERTIES = {
-    "changeDataFeed": {"delta.enableChangeDataFeed": "true"},
     "rowTracking": {"delta.enableRowTracking": "TRUE"},
     "checkConstraints": {"delta.constraints.positive": "id > 0"},
     "columnMapping": {"delta.columnMapping.mode": "name"},

@@ -1,23 +1,48 @@
-"""Writers in processes of their own: `python writers.py TABLE SPEC`, where SPEC is JSON.
+"""Writers in processes of their own, forked by the one that obeys an order.
 
-`{"writers": [{"kind": "append", "name": "a", "count": 50}, …]}` forks one process a writer and
-waits for all. `{"kills": 50, "seed": 1}` forks a writer that never ends, kills it at a random
-moment once it is at work, and again; it prints how many were killed.
+`{"table": T, "writers": [{"kind": "append", "name": "a", "count": 50}, …]}` is one process a
+writer, all at once. `{"tables": [T, …], "kills": 50}` is, for each table, a writer that never ends,
+killed at a random moment after a few of its commits, and again.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import sys
 import time
-import traceback
+from pathlib import Path
+from typing import Any
 
-from engine import open_log
+import s3fs  # noqa: F401  (loaded before the first fork)
+
+from engine import Config, create_log, open_log
+from engine.config import RETRY_MAX_ATTEMPTS
+from tests.forks import ended, forked
 
 GROUP = 3  # files a commit, so that a half-visible one would show
+
+
+def obey(order: dict[str, Any]) -> None:
+    """Write, or kill who writes, and wait for all of them."""
+    if "writers" in order:
+        started = [forked(lambda w=w: write(order["table"], **w)) for w in order["writers"]]
+    else:
+        tables = enumerate(order["tables"])
+        started = [forked(lambda n=n, t=t: kill(t, order["kills"], n)) for n, t in tables]
+    assert [ended(child) for child in started] == [0] * len(started)
+
+
+def rehearse(folder: str) -> None:
+    """Do what an order may ask for, until a checkpoint and a compaction were due."""
+    for log_format in ("delta", "indextables"):
+        table = str(Path(folder) / log_format)
+        fields = {"type": "struct", "fields": []}
+        create_log(table, fields, log_format=log_format)
+        log = open_log(table)
+        for number in range(11):
+            log.add_files([{"path": f"f{number}", "size": 10, "partitionValues": {}}])
+        open_log(table).overwrite_files([{"path": "last", "size": 10, "partitionValues": {}}])
 
 
 def file(path: str) -> dict[str, object]:
@@ -30,45 +55,29 @@ def group(name: str, number: int) -> list[dict[str, object]]:
 
 
 def write(table: str, kind: str, name: str, count: int, ready: int | None = None) -> None:
-    log = open_log(table)
+    # The S3 server of the tests is slow, and eight writers keep it busy: patience is no failure.
+    log = open_log(table, Config(options={RETRY_MAX_ATTEMPTS.key: 100}))
     if ready is not None:
         log.snapshot()
         os.write(ready, b".")
     act = {"append": log.add_files, "overwrite": log.overwrite_files}[kind]
     for number in range(count):
         act(group(name, number))
+        if ready is not None:
+            os.write(ready, b".")
 
 
-def forked(table: str, kind: str, name: str, count: int, ready: int | None = None) -> int:
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            write(table, kind, name, count, ready)
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    return pid
-
-
-def main(table: str, spec: dict[str, object]) -> int:
-    if "writers" in spec:
-        pids = [forked(table, **writer) for writer in spec["writers"]]
-        return sum(os.waitpid(pid, 0)[1] != 0 for pid in pids)
-    rng = random.Random(spec["seed"])
-    killed = 0
-    listening, ready = os.pipe()
-    for number in range(spec["kills"]):
-        pid = forked(table, "append", f"k{spec['seed']}-{number}", 10**9, ready)
-        os.read(listening, 1)
-        time.sleep(rng.uniform(0, 0.03))
+def kill(table: str, kills: int, seed: int) -> None:
+    """Kill so many writers, each after a few of its commits."""
+    rng = random.Random(seed)
+    for number in range(kills):
+        listening, ready = os.pipe()
+        name = f"k{seed}-{number}"
+        pid = forked(lambda name=name, ready=ready: write(table, "append", name, 10**9, ready))
+        os.close(ready)
+        for _ in range(1 + rng.randrange(4)):  # at work, and so many commits
+            assert os.read(listening, 1), "it ended before it was killed"
+        time.sleep(rng.uniform(0, 0.01))
         os.kill(pid, signal.SIGKILL)
-        killed += os.WIFSIGNALED(os.waitpid(pid, 0)[1])
-    sys.stdout.write(str(killed))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], json.loads(sys.argv[2])))
+        assert ended(pid) == -signal.SIGKILL
+        os.close(listening)

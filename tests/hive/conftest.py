@@ -40,6 +40,14 @@ def doors(spark):
 
 
 @pytest.fixture
+def quickly(spark, doors):
+    """The doors of tests that ask neither who wrote the files nor how the metastore was told."""
+    saved = quick.install(spark)
+    yield Doors(doors.files, quick.QuickCatalog(spark), doors.clock)
+    quick.restore(saved)
+
+
+@pytest.fixture
 def lake(spark, tmp_path):
     # In memory where that can be had: what is tested is the order of steps, not the disk.
     memory = Path("/dev/shm")
@@ -62,8 +70,10 @@ def victim(spark):
         text=True,
     )
 
-    def order(command, table, swap="rename", *, die_after=0, die_at="", write_at="", quickly=False):
-        told = {"command": command, "table": table, "swap": swap}
+    def order(
+        command, table, swap="rename", *, die_after=0, die_at="", write_at="", quickly=False, user=0
+    ):
+        told = {"command": command, "table": table, "swap": swap, "user": user}
         told |= {"die_after": die_after, "die_at": die_at, "write_at": write_at, "quick": quickly}
         process.stdin.write(json.dumps(told) + "\n")
         process.stdin.flush()

@@ -1,6 +1,6 @@
-"""A driver with a JVM of its own, which dies with it.
+"""A driver with a JVM of its own: it loses its metastore, then its life and the JVM's.
 
-Run as a program: FOLDER die|recover SWAP STEP.
+Run as a program: FOLDER. Tells on stdout what the lost metastore left.
 """
 
 from __future__ import annotations
@@ -12,39 +12,74 @@ import sys
 import time
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
+
+from engine.errors import ReplayError
 from engine.hive.catalog import Catalog
 from engine.hive.compact import compact
 from engine.hive.files import Files
-from engine.hive.model import Options, Swap
+from engine.hive.model import Options
+from engine.hive.steps import Step
 from engine.hive.swap import Doors
-from engine.hive.upkeep import cleanup, recover
-from tests.hive.session import hive_session
+from engine.hive.upkeep import recover
+from tests.hive.session import CHEAP, hive_session
 from tests.hive.tables import Lake
 
 
-def main(folder: Path, order: str, swap: str, last: str) -> None:
+def main(folder: Path) -> None:
     # Derby must keep its promises here: its process dies too.
-    safe = {"spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}"}
-    with hive_session(folder, **safe) as spark:
+    settings = {
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder} {CHEAP}",
+        "spark.hadoop.hive.hmshandler.retry.interval": "10ms",
+    }
+    with hive_session(folder, **settings) as spark:
+        spark.sql("CREATE DATABASE lake")
         lake = Lake(spark, folder / "lake")
         jvm = spark.sparkContext._gateway.proc.pid
+        files, catalog = Files(spark), Catalog(spark)
 
-        def hook(step, unit) -> None:
-            if order == "die" and step.name == last:
+        def die(step, unit) -> None:
+            if step is Step.SET_ASIDE:
                 os.kill(jvm, signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        doors = Doors(Files(spark), Catalog(spark), lambda: int(time.time() * 1000), hook)
-        if order == "die":
-            spark.sql("CREATE DATABASE lake")
-            lake.make("t", "one_key")
-            options = Options(swap=Swap(swap), parallelism=1)
-            compact(doors, doors.catalog.table("lake", "t"), options)
-        found = recover(doors, doors.catalog.table("lake", "t"))
-        cleanup(doors, doors.catalog.table("lake", "t"))
-        answer = {"rows": lake.count("t"), "now": [item["now"] for item in found]}
-        sys.stdout.write(json.dumps({**answer, "debris": lake.debris("t")}) + "\n")
+        def doors(hook) -> Doors:
+            return Doors(files, catalog, lambda: int(time.time() * 1000), hook)
+
+        lost = _lose_the_metastore(folder, lake, doors)
+        sys.stdout.write(json.dumps(lost) + "\n")
+        sys.stdout.flush()
+        lake.make("t", "one_key")
+        compact(doors(die), catalog.table("lake", "t"), Options(parallelism=1))
+
+
+def _lose_the_metastore(folder: Path, lake: Lake, doors) -> dict:
+    """Lose Derby when one partition is swapped and the next written; tell what that left."""
+    lake.make("u", "one_key")
+    before = lake.files("u")
+    metastore, away = folder / "metastore", folder / "away"
+
+    def lose(step, unit) -> None:
+        if step is Step.WRITTEN and unit == "dt=b":
+            manager = lake.spark._jvm.java.sql.DriverManager
+            try:
+                manager.getConnection(f"jdbc:derby:{metastore};shutdown=true")
+            except Py4JJavaError as told:  # how Derby says that it did
+                assert "shutdown" in str(told), told
+            metastore.rename(away)
+            metastore.mkdir()
+
+    losing, said = doors(lose), ""
+    try:
+        compact(losing, losing.catalog.table("lake", "u"), Options(parallelism=1))
+    except ReplayError as error:
+        said = str(error)
+    as_before = lake.files("u") == before
+    metastore.rmdir()
+    away.rename(metastore)
+    recover(losing, losing.catalog.table("lake", "u"))
+    return {"said": said, "as_before": as_before, "rows": lake.count("u"), "debris": lake.debris()}
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(Path(sys.argv[1]))

@@ -5,6 +5,7 @@ Rename aside, rename in place, find things by their names, trust counts. Never u
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pathlib import Path
 class Naive:
     def __init__(self, spark, stamp: str = "1") -> None:
         self.spark, self.stamp = spark, stamp
+        self.backup_reads: dict[Path, Path] = {}
         self.fs = spark._jvm.org.apache.hadoop.fs.Path("/").getFileSystem(
             spark._jsc.hadoopConfiguration()
         )
@@ -22,7 +24,10 @@ class Naive:
     def staged(self, live: Path) -> Path:
         return Path(f"{live}__compact_tmp_{self.stamp}")
 
-    def compact(self, live: Path, *, before_swap=None, in_gap=None, spoil=None) -> None:
+    def compact(
+        self, live: Path, *, before_swap=None, in_gap=None, spoil=None, point_backup=None
+    ) -> None:
+        self.backup_reads[live] = live
         before = self.spark.read.parquet(str(live)).count()
         rows = self.spark.read.parquet(str(live))
         (spoil(rows) if spoil else rows).coalesce(1).write.parquet(str(self.staged(live)))
@@ -30,6 +35,10 @@ class Naive:
         if before_swap:
             before_swap()
         self.rename(live, self.old(live))
+        with contextlib.suppress(OSError):  # logged, and forgotten
+            if point_backup:
+                point_backup()
+            self.backup_reads[live] = self.old(live)
         if in_gap:
             in_gap()
         self.rename(self.staged(live), live)
@@ -42,6 +51,11 @@ class Naive:
         shutil.rmtree(live, ignore_errors=True)
         if self.old(live).exists():
             self.rename(self.old(live), live)
+
+    def rollback_by_backup(self, live: Path) -> str:
+        if "__old_" in str(self.backup_reads[live]):
+            self.rollback(live)
+        return "rolled back"
 
     def cleanup(self, locations: list[Path]) -> None:
         for location in locations:

@@ -3,9 +3,11 @@ processes to work in it, so that killing a driver does not cost a JVM."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 from pyspark import SparkConf, SparkContext
@@ -15,6 +17,9 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+# A JVM that lives for a minute earns back neither an optimizing compiler nor parallel collectors.
+CHEAP = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @contextlib.contextmanager
@@ -38,9 +43,12 @@ def hive_session(folder: Path, **more: str) -> Iterator[SparkSession]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.extraJavaOptions": (
-            # No test kills this JVM, so Derby need not wait for the disk.
-            f"-Dderby.system.home={folder} -Dderby.system.durability=test -XX:TieredStopAtLevel=1"
+            # No test kills this JVM, so Derby need not wait for the disk. It lives for minutes and
+            # earns an optimizing compiler back.
+            f"-Dderby.system.home={folder} -Dderby.system.durability=test -XX:+UseSerialGC"
         ),
+        # Statistics are made where a test asks for them, and not at each ADD PARTITION.
+        "spark.hadoop.hive.stats.autogather": "false",
         "spark.hadoop.javax.jdo.option.ConnectionURL": (
             f"jdbc:derby:;databaseName={folder}/metastore;create=true"
         ),
@@ -79,6 +87,13 @@ def join(port: int, secret: str) -> SparkSession:
     context = SparkContext(gateway=gateway, jsc=java, conf=SparkConf(_jconf=java.getConf()))
     session = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
     return SparkSession(context, session)
+
+
+def reconnect(spark: SparkSession) -> None:
+    """Give a forked process a connection of its own; its parent's is left as it is."""
+    client = spark.sparkContext._gateway._gateway_client
+    client._of_the_parent = (client.thread_connection, client.deque)  # closed, they would end both
+    client.thread_connection, client.deque = threading.local(), collections.deque()
 
 
 def _unpark(gateway, jvm, context, session) -> None:

@@ -8,7 +8,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from engine.hive.fingerprint import fingerprint
+from engine.hive.finish import home_of
 
 SHAPES = {
     "flat": ([()], ""),
@@ -72,6 +75,29 @@ class Lake:
         self._reader.catalog.refreshTable(f"lake.`{name}`")
         return self._reader.table(f"lake.`{name}`").count()
 
+    def seen(self, catalog, name: str) -> int:
+        """Return the rows that any reader finds: the metastore's locations, no hidden file."""
+        return sum(pq.read_metadata(file).num_rows for file in self._visible(catalog, name))
+
+    def seen_files(self, catalog, name: str) -> int:
+        return len(self._visible(catalog, name))
+
+    def restore(self, catalog, name: str) -> None:
+        """Give a table its first files back, wherever it is now, and forget its runs."""
+        table = catalog.table("lake", name)
+        shutil.rmtree(home_of(table).removeprefix("file:"), ignore_errors=True)
+        for unit in catalog.units(table):
+            place = unit.location.removeprefix("file:")
+            shutil.rmtree(place)
+            shutil.copytree(self._part("PARQUET", 3), place)
+
+    def _visible(self, catalog, name: str) -> list[Path]:
+        places = [
+            Path(unit.location.removeprefix("file:"))
+            for unit in catalog.units(catalog.table("lake", name))
+        ]
+        return [f for place in places for f in place.glob("*") if f.name[0] not in "._"]
+
     def content(self, name: str):
         return fingerprint(self.spark.newSession().table(f"lake.`{name}`"))
 
@@ -89,7 +115,8 @@ class Lake:
         return next(row[1] for row in rows if row[0] == "Location").removeprefix("file:")
 
     def tables(self) -> list[str]:
-        return sorted(row.tableName for row in self.sql("SHOW TABLES IN lake").collect())
+        found = self.spark._jsparkSession.sharedState().externalCatalog().listTables("lake")
+        return sorted(found.mkString(",").split(",")) if found.size() else []
 
     def debris(self, table: str = "") -> list[str]:
         """Return work directories, backup tables and open journals: what must not stay."""

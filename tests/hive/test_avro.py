@@ -1,42 +1,75 @@
+"""Avro needs a package, which the running session is given half way through this file."""
+
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyspark
 import pytest
+from py4j.protocol import Py4JJavaError
 
-from engine.errors import HiveRefusedError
-from engine.hive.model import Options
+from engine.errors import HiveRefusedError, HiveSchemaError
+from engine.hive.compact import compact
+from engine.hive.model import Options, Swap
 from engine.hive.plan import plan
+from engine.hive.upkeep import cleanup, rollback
 
 PACKAGE = "org.apache.spark:spark-avro_2.13"
 # The release that goes with Spark; and the one before it, while that is not published.
 VERSIONS = (pyspark.__version__, "4.1.1")
+SERIAL = Options(parallelism=1)
 
 
-@pytest.mark.jvm
-@pytest.mark.slow
-@pytest.mark.timeout(280)
-def test_avro_keeps_its_codec_and_the_columns_of_evolved_files(tmp_path):
-    for version in VERSIONS:
-        folder = tmp_path / version
-        folder.mkdir()
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.hive.avro_story", f"{PACKAGE}:{version}", str(folder)],
-            cwd=Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 3:
-            assert done.returncode == 0, done.stderr[-4000:]
-            return
-    pytest.skip(f"{PACKAGE} cannot be had from Maven in {' or '.join(VERSIONS)}")
+def of(doors):
+    return doors.catalog.table("lake", "t")
 
 
 def test_avro_without_its_package_is_refused_with_the_way_out(lake, doors):
     lake.declare("t", stored="AVRO")
     with pytest.raises(HiveRefusedError, match="spark-avro"):
-        plan(doors, doors.catalog.table("lake", "t"), Options())
+        plan(doors, of(doors), Options())
+
+
+@pytest.fixture
+def avro(spark):
+    for version in VERSIONS:
+        try:
+            spark.sql(f"ADD JAR ivy://{PACKAGE}:{version}?transitive=false").collect()
+        except Py4JJavaError as error:
+            assert "not found" in str(error.java_exception), error
+        else:
+            return
+    pytest.skip(f"{PACKAGE} cannot be had from Maven in {' or '.join(VERSIONS)}")
+
+
+@pytest.mark.slow
+def test_avro_keeps_its_codec_and_the_columns_of_evolved_files(avro, spark, lake, doors):
+    old = spark.range(4).selectExpr("id", "concat('v', id) AS v")
+    new = spark.range(4, 8).selectExpr("id", "concat('v', id) AS v", "id * 10 AS later")
+    for rows in (old, old, new):
+        append(rows, lake.path("t"))
+    lake.declare("t", stored="AVRO", columns="id BIGINT, v STRING, later BIGINT")
+    before = lake.rows("t")
+    for swap in Swap:
+        report = compact(doors, of(doors), Options(swap=swap, parallelism=1))
+        assert report.as_json()["files_after"] == 1, report
+        assert lake.rows("t") == before
+        assert lake.rows(f"`{report.backup}`") == before
+        rollback(doors, of(doors))
+        assert lake.rows("t") == before
+    compact(doors, of(doors), SERIAL)
+    (file,) = lake.files("t")
+    assert b"deflate" in Path(file).read_bytes()[:2000]
+    cleanup(doors, of(doors))
+    assert (lake.rows("t"), lake.debris()) == (before, [])
+
+    append(spark.range(2).selectExpr("id", "id AS other"), lake.path("t"))
+    with pytest.raises(HiveSchemaError, match="other"):
+        compact(doors, of(doors), SERIAL)
+    assert lake.count("t") == len(before) + 2
+
+
+def append(rows, folder):
+    rows.coalesce(1).write.format("avro").option("compression", "deflate").mode("append").save(
+        str(folder)
+    )

@@ -55,6 +55,28 @@ def test_a_table_goes_through_every_command(run, lake):
     assert (recovered["recovered"], lake.debris(), lake.count("t")) == ([], [], 12)
 
 
+def test_analyze_and_history_recover_first_and_a_dry_run_does_not(run, lake, victim):
+    lake.make("t")
+    assert victim("compact", "lake.t", die_at="SET_ASIDE", quickly=True)["signal"] == 9
+    (dry,) = lines(run("compact", "lake.t", "--dry-run", "--json"))
+    assert (dry["recovered"], lake.files("t")) == ([], [])
+    (found,) = lines(run("analyze", "lake.t", "--json"))
+    assert [item["now"] for item in found["recovered"]] == ["committed"]
+    assert (found["units"][0]["files"], lake.count("t")) == (1, 6)
+    (record,) = lines(run("history", "lake.t", "--json"))
+    assert record["outcome"] == "committed"
+
+
+def test_one_refused_table_of_a_list_does_not_stop_the_others(run, lake):
+    lake.sql("CREATE VIEW lake.v AS SELECT 1 AS one")
+    lake.make("t")
+    for command in ("analyze", "compact"):
+        view, table = lines(run(command, "lake.v", "lake.t", "--json", code=1))
+        assert (view["left_alone"], table["table"]) == ("it is a view", "lake.t")
+    assert len(lake.files("t")) == 1
+    lake.sql("DROP VIEW lake.v")
+
+
 def test_people_see_tables_with_bars_and_reasons(run, lake):
     lake.make("t")
     assert "▏" in run("analyze", "lake.t").stdout

@@ -7,6 +7,7 @@ import shutil
 import struct
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from engine.errors import (
     HiveFailedError,
@@ -271,6 +272,10 @@ def test_13_a_changed_value_is_seen_although_counts_agree(lake, doors, spark, na
         compact(doors, of(doors, "u"), SERIAL)
     assert (len(lake.files("u")), lake.debris("u")) == (3, [])
     assert lake.count("u") == 6
+    renamed = lambda self, rows, *rest: honest(self, rows.withColumnRenamed("v", "w"), *rest)  # noqa: E731
+    monkeypatch.setattr(rewrite.Recipe, "write", renamed)
+    with pytest.raises(HiveMismatchError, match=r"v:string.*w:string"):
+        compact(doors, of(doors, "u"), SERIAL)
 
 
 def test_14_modes_of_directories_and_files_are_kept(lake, doors, naive):
@@ -296,12 +301,16 @@ def test_14b_acls_are_kept(lake, doors):
     # user::rwx user:1234:r-x group::--- mask::r-x other::---, as the kernel stores it
     entries = ((1, 7, -1), (2, 5, 1234), (4, 0, -1), (16, 5, -1), (32, 0, -1))
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    kinds = ("system.posix_acl_access", "system.posix_acl_default")
     try:
-        os.setxattr(lake.path("t"), "system.posix_acl_access", acl)
+        for kind in kinds:
+            os.setxattr(lake.path("t"), kind, acl)
     except OSError:
         pytest.skip("this file system keeps no ACLs")
     compact(doors, of(doors, "t"), SERIAL)
-    assert os.getxattr(lake.path("t"), "system.posix_acl_access") == acl
+    assert [os.getxattr(lake.path("t"), kind) for kind in kinds] == [acl, acl]
+    (file,) = lake.files("t")
+    assert "system.posix_acl_access" not in os.listxattr(file), "as the originals had none"
 
 
 def test_15_statistics_are_fresh_after_the_swap(lake, doors, spark, naive):
@@ -321,7 +330,12 @@ def test_15_statistics_are_fresh_after_the_swap(lake, doors, spark, naive):
     assert size("u") == f"{now} bytes, 6 rows"
 
 
-def test_16_two_runs_at_once_are_kept_apart_and_the_older_is_fenced(lake, doors, at):
+def test_16_two_runs_at_once_are_kept_apart_and_the_older_is_fenced(lake, doors, at, naive):
+    lake.make("n")
+    with pytest.raises(Py4JJavaError, match="does not exist"):
+        naive.compact(lake.path("n"), before_swap=lambda: naive.rollback(lake.path("n")))
+    assert naive.rows(lake.path("n")) == naive.rows(naive.old(lake.path("n"))) == 0
+
     lake.make("t")
     table = of(doors, "t")
     with (
@@ -336,7 +350,7 @@ def test_16_two_runs_at_once_are_kept_apart_and_the_older_is_fenced(lake, doors,
 
     with pytest.raises(HiveFencedError):
         compact(at(Step.VERIFIED, other_run), table, SERIAL)
-    assert (lake.count("t"), len(lake.files("t")), lake.debris()) == (6, 3, [])
+    assert (lake.count("t"), len(lake.files("t")), lake.debris("t")) == (6, 3, [])
 
 
 def test_16b_a_journal_taken_over_accepts_nothing_from_its_old_owner(doors, tmp_path):
@@ -347,7 +361,23 @@ def test_16b_a_journal_taken_over_accepts_nothing_from_its_old_owner(doors, tmp_
         mine.record(Event.SWAP, "u")
 
 
-def test_17_where_rename_is_a_copy_nothing_is_renamed(lake, doors, monkeypatch):
+def test_17_where_rename_is_a_copy_nothing_is_renamed(lake, doors, naive, monkeypatch):
+    lake.make("n")
+    seen = []
+
+    def copy_and_delete(source, target):
+        target.mkdir()
+        for file in sorted(source.iterdir()):
+            file.rename(target / file.name)
+            seen.append(naive.rows(lake.path("n")))
+        source.rmdir()
+
+    monkeypatch.setattr(naive, "rename", copy_and_delete)
+    naive.compact(lake.path("n"))
+    assert 0 < min(rows for rows in seen if rows) < 6, (
+        "a part of the table, for as long as it takes"
+    )
+
     assert not doors.files.renames_atomically("s3a://bucket/table")
     lake.make("t", "one_key")
     monkeypatch.setattr(Files, "renames_atomically", lambda self, path: False)
@@ -362,12 +392,19 @@ def test_17_where_rename_is_a_copy_nothing_is_renamed(lake, doors, monkeypatch):
     assert lake.location("t", "dt='a'").startswith(f"{lake.path('t')}/.dt=a__compact_")
 
 
-def test_18_a_backup_that_cannot_follow_fails_the_run_and_undoes_it(lake, doors, monkeypatch):
+def test_18_a_backup_that_cannot_follow_fails_the_run_and_undoes_it(
+    lake, doors, naive, monkeypatch
+):
+    lake.make("n")
+    naive.compact(lake.path("n"), point_backup=_fail)
+    assert naive.rollback_by_backup(lake.path("n")) == "rolled back"
+    assert len(lake.files("n")) == 1, "nothing was: the originals lie there for ever"
+
     lake.make("t", "one_key")
     monkeypatch.setattr(type(doors.catalog), "point_backup", lambda *_: _fail())
     with pytest.raises(HiveFailedError, match="the table is as it was before"):
         compact(doors, of(doors, "t"), SERIAL)
-    assert (lake.count("t"), len(lake.files("t")), lake.debris()) == (12, 6, [])
+    assert (lake.count("t"), len(lake.files("t")), lake.debris("t")) == (12, 6, [])
     assert [record["outcome"] for record in history(doors, of(doors, "t"))] == ["aborted"]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import threading
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from engine.errors import HiveRefusedError, HiveSchemaError, PredicateError
@@ -25,14 +27,14 @@ def of(doors, name):
 
 def small_files(spark, lake, name, *, folders, files, rows, key=None):
     """The document's tables: `files` files of equal size in every folder, `rows` rows in all."""
-    each = rows // len(folders)
+    each = rows // len(folders) // files
     for number, folder in enumerate(folders):
-        start = number * each
-        spark.range(start, start + each, 1, files).selectExpr(
-            "id", "concat('event-', id % 97) AS name", "cast(id AS double) / 7 AS amount"
-        ).write.mode("append").option(
-            "mapreduce.fileoutputcommitter.marksuccessfuljobs", "false"
-        ).parquet(str(lake.path(name) / folder))
+        (lake.path(name) / folder).mkdir(parents=True)
+        for part in range(files):
+            ids = range((number * files + part) * each, (number * files + part + 1) * each)
+            table = {"id": ids, "name": [f"event-{i % 97}" for i in ids]}
+            table["amount"] = [i / 7 for i in ids]
+            pq.write_table(pa.table(table), lake.path(name) / folder / f"part-{part:05d}.parquet")
     lake.declare(name, key or "", columns="id BIGINT, name STRING, amount DOUBLE")
     if key:
         lake.sql(f"MSCK REPAIR TABLE lake.{name}")
@@ -40,12 +42,12 @@ def small_files(spark, lake, name, *, folders, files, rows, key=None):
 
 DATES = ("2026-02-23", "2026-02-24", "2026-02-25")
 CASES = {
-    "flat": ([""], 500, 300_000, None, 1),
-    "events": ([f"date={d}" for d in DATES], 200, 300_000, "date STRING", 3),
+    "flat": ([""], 500, 30_000, None, 1),
+    "events": ([f"date={d}" for d in DATES], 200, 30_000, "date STRING", 3),
     "events_2p": (
         [f"date={d}/ref={r}" for d in DATES for r in "ABC"],
         100,
-        450_000,
+        45_000,
         "date STRING, ref STRING",
         9,
     ),
@@ -317,6 +319,19 @@ def test_chosen_partitions_are_rolled_back_alone(lake, doors):
     assert done["outcome"] == "partly rolled back"
     assert (len(lake.files("t")), lake.count("t")) == (4, 12)
     assert rollback(doors, of(doors, "t"))["units"] == ["dt=b"]
+    assert (len(lake.files("t")), lake.count("t"), lake.debris()) == (6, 12, [])
+
+
+def test_a_table_of_three_keys_is_compacted_key_by_key(lake, doors):
+    lake.declare("t", "y INT, m INT, d STRING")
+    for value in ("1", "2"):
+        place = lake.path("t") / "y=2026" / "m=2" / f"d={value}"
+        shutil.copytree(lake._part("PARQUET", 3), place)
+        lake.add("t", {"y": "2026", "m": "2", "d": value}, place)
+    report = compact(doors, of(doors, "t"), SERIAL)
+    assert [unit.unit for unit in report.units] == ["y=2026/m=2/d=1", "y=2026/m=2/d=2"]
+    assert (len(lake.files("t")), lake.count("t")) == (2, 12)
+    rollback(doors, of(doors, "t"))
     assert (len(lake.files("t")), lake.count("t"), lake.debris()) == (6, 12, [])
 
 

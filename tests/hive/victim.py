@@ -1,8 +1,8 @@
 """A process that gives each command a driver of its own, and lets it die where it is told.
 
 Run as a program with the JVM's port and secret: one JSON order a line on stdin, one JSON answer a
-line on stdout. The next driver is forked and joins the JVM while the test looks at what the last
-one left.
+line on stdout. This process joins the JVM once; each driver is a fork of it with a connection of
+its own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 
+from engine.errors import ReplayError
 from engine.hive import compact as compaction
 from engine.hive import upkeep
 from engine.hive.catalog import Catalog
@@ -20,7 +21,7 @@ from engine.hive.files import Files
 from engine.hive.model import Options, Swap
 from engine.hive.swap import Doors
 from tests.hive import quick
-from tests.hive.session import join
+from tests.hive.session import join, reconnect
 
 COMMANDS = {
     "compact": lambda doors, table, swap: compaction.compact(
@@ -35,7 +36,7 @@ COMMANDS = {
 class Driver:
     """A forked process that waits for its one order."""
 
-    def __init__(self, port: int, secret: str) -> None:
+    def __init__(self, spark) -> None:
         orders, self._orders = os.pipe()
         self._told, told = os.pipe()
         self._pid = os.fork()
@@ -45,7 +46,8 @@ class Driver:
             os.dup2(2, 1)
             code = 1
             try:
-                _live_and_die(join(port, secret), orders, told)
+                reconnect(spark)
+                _live_and_die(spark, orders, told)
                 code = 0
             finally:
                 os._exit(code)
@@ -55,8 +57,8 @@ class Driver:
     def obey(self, order: dict) -> dict:
         os.write(self._orders, json.dumps(order).encode() + b"\n")
         with os.fdopen(self._told) as stream:
-            steps = stream.read().split()
-        return {"steps": steps, **self.end()}
+            steps, _, said = stream.read().partition("! ")
+        return {"steps": steps.split(), "said": said, **self.end()}
 
     def end(self) -> dict:
         os.close(self._orders)
@@ -67,7 +69,7 @@ class Driver:
 
 
 def _live_and_die(spark, orders: int, told: int) -> None:
-    files, catalog, count = Files(spark), Catalog(spark), 0
+    files, count = Files(spark), 0
     with os.fdopen(orders) as stream:
         line = stream.readline()
     if not line:
@@ -83,21 +85,27 @@ def _live_and_die(spark, orders: int, told: int) -> None:
         if count == order["die_after"] or step.name == order["die_at"]:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    catalog = quick.QuickCatalog(spark) if order["quick"] else Catalog(spark)
     if order["quick"]:
         quick.install(spark)
     database, name = order["table"].split(".")
     table = catalog.table(database, name)
     doors = Doors(files, catalog, lambda: int(time.time() * 1000), hook)
-    COMMANDS[order["command"]](doors, table, order["swap"])
+    os.setuid(order["user"])
+    try:
+        COMMANDS[order["command"]](doors, table, order["swap"])
+    except ReplayError as error:
+        os.write(told, f"! {error}".encode())
 
 
 def main(port: int, secret: str) -> None:
-    driver = Driver(port, secret)
+    spark = join(port, secret)
+    driver = Driver(spark)
     for line in sys.stdin:
         answer = driver.obey(json.loads(line))
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
-        driver = Driver(port, secret)
+        driver = Driver(spark)
     driver.end()
 
 

@@ -266,6 +266,36 @@ def test_statistics_in_both_forms_are_taken_as_text(log: LogBuilder, engine: str
     assert {row["stats"] for row in found} == {"{}"}
 
 
+@pytest.mark.parametrize("told", [{}, {"b": None}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"write_statistics": False}], ids=str)
+@pytest.mark.parametrize("kind", [pa.string(), pa.null()], ids=str)
+def test_statistics_as_a_struct_count_where_there_is_no_text(
+    log: LogBuilder, engine: str, kind: pa.DataType, options, told
+) -> None:
+    texts = {} if kind == pa.null() else {"a": '{"numRecords":1}'}
+    parsed = pa.struct({"numRecords": pa.int64(), "tightBounds": pa.bool_()})
+    narrow = pa.struct({"path": pa.string(), "stats": kind, "stats_parsed": parsed})
+
+    def change(table: pa.Table) -> pa.Table:
+        found = [
+            row
+            and {
+                "path": row["path"],
+                "stats": texts.get(row["path"]),
+                "stats_parsed": {"numRecords": told.get(row["path"], 9)},
+            }
+            for row in table["add"].to_pylist()
+        ]
+        return table.drop_columns("add").append_column("add", pa.array(found, narrow))
+
+    rewrite(log, change, **options)
+    snapshot = open_log(str(log.root)).snapshot(engine=engine)
+    stats = {row["path"]: row["stats"] for row in rows(snapshot.files())}
+    nine = '{"numRecords":9}'
+    assert stats == {"a": nine, "b": None if told else nine, **texts}
+    assert snapshot.totals().num_records == (None if told else 10 if texts else 18)
+
+
 # --- rows that break the rules -----------------------------------------------------------------
 
 
@@ -277,6 +307,7 @@ def test_statistics_in_both_forms_are_taken_as_text(log: LogBuilder, engine: str
         [{"remove": {"path": None}}],
         [{"txn": {"appId": None, "version": 1}}],
         [{"domainMetadata": {"domain": None, "removed": False}}],
+        [{"protocol": {"minReaderVersion": 3, "readerFeatures": [None]}}],
     ],
     ids=str,
 )
@@ -286,6 +317,14 @@ def test_a_row_that_speaks_of_nothing_is_refused(log: LogBuilder, engine: str, a
 
     rewrite(log, change)
     assert refusal(log, engine).code == "CORRUPT_CHECKPOINT"
+
+
+def test_a_name_may_be_empty(log: LogBuilder, engine: str) -> None:
+    actions = [{"txn": {"appId": "", "version": 1}}, {"domainMetadata": {"domain": ""}}]
+    rewrite(log, lambda t: pa.concat_tables([t, pa.Table.from_pylist(actions, t.schema)]))
+    found = open_log(str(log.root)).snapshot(engine=engine)
+    assert found.txns == {"": 1, "app": 3}
+    assert found.domains == {"": None, "d": "{}"}
 
 
 @pytest.mark.parametrize("kind", ["add", "metaData", "protocol", "txn"])
@@ -360,6 +399,30 @@ def test_a_file_that_is_there_twice_is_one_file(log: LogBuilder, engine: str) ->
     snapshot = open_log(str(log.root)).snapshot(engine=engine)
     assert sorted(snapshot.files()["path"].to_pylist()) == ["a", "b"]
     assert snapshot.totals().size_bytes == 200
+
+
+# --- one object --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adds", ["none", None, [], {"path": "b", "size": 1}], ids=str)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_one_object_need_not_have_a_list_of_files(tmp_path, engine: str, adds, indent) -> None:
+    log = LogBuilder(tmp_path, "indextables").start(add("a")).filler(1)
+    path = log.checkpoint(1, Shape.JSON_OBJECT)[0]
+    content = json.loads(path.read_bytes()) | {"add": adds, "parts": None}
+    if adds == "none":
+        del content["add"]
+    path.write_text(json.dumps(content, indent=indent))
+    log.clean_up(2)
+    found = open_log(str(log.root)).snapshot(engine=engine)
+    assert found.files()["path"].to_pylist() == (["b"] if isinstance(adds, dict) else [])
+
+
+def test_one_line_of_one_action_is_no_such_object(tmp_path, engine: str) -> None:
+    log = LogBuilder(tmp_path, "indextables").start(add("a"))
+    log.write(f"{0:020d}.checkpoint.json", json.dumps(metadata()).encode())
+    log.clean_up(1)
+    assert open_log(str(log.root)).snapshot(engine=engine).totals().num_files == 0
 
 
 # --- manifests ---------------------------------------------------------------------------------

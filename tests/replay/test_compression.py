@@ -61,7 +61,7 @@ def test_gzip_may_come_in_several_members() -> None:
         (b"\x01\x04\xff\xff\xff\xff\xff\xff", ""),
         (b"\x01\x04\x80\x80\x80\x01x", "cannot be as long as it says"),
         (b"\x1f\x8b", "damaged gzip"),
-        (gzip.compress(b"x") + b"garbage", "damaged gzip"),
+        (gzip.compress(b"x", mtime=0) + b"garbage", "damaged gzip"),
     ],
 )
 def test_damage_is_named(data: bytes, reason: str) -> None:
@@ -104,7 +104,7 @@ def test_the_limit_is_exact(packing: str, size: int, is_allowed: bool) -> None:
         return
     with pytest.raises(UnreadableLogFileError, match="more than 1000 bytes") as refusal:
         decode(packed, "f", limit_bytes=1000)
-    key = str(refusal.value).rsplit(" ", 1)[1]
+    key = refusal.value.reason.rsplit(" ", 1)[1]
     assert key in SETTINGS, "the message must name a setting that exists"
 
 

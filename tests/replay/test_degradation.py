@@ -203,6 +203,7 @@ def test_commits_without_a_head_are_refused(tmp_path, engine, missing) -> None:
     [
         (protocol(4, 7), "UNSUPPORTED_READER_VERSION"),
         (protocol(3, 7, readerFeatures=["teleport"]), "UNSUPPORTED_READER_FEATURE"),
+        ({"protocol": {"minWriterVersion": 2}}, "UNSUPPORTED_READER_VERSION"),
         (protocol(3, 7, readerFeatures=["catalogManaged"]), "CATALOG_MANAGED"),
     ],
 )
@@ -227,10 +228,25 @@ def test_an_empty_commit_is_a_version_in_delta_and_an_error_in_indextables(
 ) -> None:
     delta = LogBuilder(tmp_path / "delta").start()
     delta.write(f"{1:020d}.json", b"")
-    assert snapshot(delta, engine).version == 1
+    found = snapshot(delta, engine)
+    assert found.version == 1
+    assert [f.what for f in found.fallbacks] == ["commit"]
     other = LogBuilder(tmp_path / "it", "indextables").start()
     other.write(f"{1:020d}.json", b"")
     assert refusal(other, engine).code == "CORRUPT_JSON"
+
+
+@pytest.mark.parametrize("log_format", ["delta", "indextables"])
+@pytest.mark.parametrize("data", [b"", b'{"commitInfo":{"inCommitTi', b"junk"], ids=str)
+def test_a_commit_that_its_checkpoint_stands_in_for_is_not_needed(
+    tmp_path, engine, log_format, data: bytes
+) -> None:
+    log = LogBuilder(tmp_path, log_format).start(add("x")).filler(2)
+    log.checkpoint(2)
+    log.commit_path(2).write_bytes(data)
+    found = snapshot(log, engine)
+    assert_same(observed(found), log.truth())
+    assert found.summary()["inCommitTimestamp"] is None
 
 
 @pytest.mark.parametrize("packing", ["plain", "gzip", "zstd", "lz4", "snappy", "raw gzip"])

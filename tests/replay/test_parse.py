@@ -106,6 +106,11 @@ SOUND = {
     "odd keys": b'{"add":{"path":"p","a.b":1,"":2,"tags":{".x":"1","[0]":"2","":"3"}}}',
     "deep, but not too deep": line(zzz=json.loads("[" * 500 + "]" * 500)),
     "a long line": line(tags={"t": "x" * 10_000}) + b"\n" + A,
+    "info of any JSON": b'{"commitInfo":"x"}\n' + A + b'\n{"commitInfo":[1]}\n' + B,
+    "an application without a name": A + b'\n{"txn":{"appId":"","version":1}}\n' + B,
+    "a domain without a name": A + b'\n{"domainMetadata":{"domain":""}}\n' + B,
+    "statistics as an object": line(stats_parsed={"numRecords": 2}) + b"\n" + A,
+    "no statistics as an object": line(stats_parsed=None) + b"\n" + A,
     "many brackets side by side": line(zzz=[[]] * 3000) + b"\n" + A,
 }  # fmt: skip
 
@@ -131,6 +136,11 @@ UNSOUND = {
     "a comment": A + b" // x",
     "a comma too many": b'{"add":{"path":"p",}}',
     "not a number": b'{"add":{"path":"p","size":NaN}}',
+    "not a number in an unknown field": A + b'\n{"add":{"path":"p","u":[{"a":NaN}]}}\n' + B,
+    "not a number in an unknown action": A + b'\n{"u":-Infinity}\n' + B,
+    "more than a number holds": A + b'\n{"add":{"path":"p","u":1' + b"0" * 400 + b"}}\n" + B,
+    "a column without a name": A + b'\n{"metaData":{"partitionColumns":["p",null]}}\n' + B,
+    "a feature without a name": A + b'\n{"protocol":{"readerFeatures":[null]}}\n' + B,
     "a list": b'{"add":[]}',
     "a text": A + b'\n{"add":"x"}\n' + B,
     "no path": b'{"add":{"size":1}}',
@@ -150,7 +160,6 @@ UNSOUND = {
     "a tag that is a list": line(tags={"a": ["b"]}),
     "tags that are a list": line(tags=["b"]),
     "a vector that is a text": line(deletionVector="x"),
-    "info that is a text": A + b'\n{"commitInfo":"x"}\n' + B,
     **{f"{n} nested lists": nested(b"[" * n, b"]" * n) for n in (1100, 3000, 200_000)},
     **{f"{n} nested objects": nested(b'{"a":' * n, b"}" * n) for n in (1100, 100_000)},
 }  # fmt: skip
@@ -204,6 +213,15 @@ def test_a_field_learned_late_is_read_for_all() -> None:
 def test_more_kinds_of_tags_than_the_fast_reader_learns_are_read_exactly() -> None:
     data = b"\n".join(line(tags={f"k{i}": "x"}) for i in range(2100))
     assert fast(data) == exact(data)
+
+
+@pytest.mark.parametrize("read", [fast, exact])
+def test_statistics_as_an_object_count_where_there_is_no_text(read) -> None:
+    parsed = {"numRecords": 2, "minValues": {"numRecords": 5}}
+    data = line(stats_parsed=parsed) + b"\n" + line(stats="{}", stats_parsed=parsed)
+    first, second = (value for _, _, _, value in read(data))
+    assert json.loads(first["stats"]) == parsed
+    assert second["stats"] == "{}"
 
 
 def test_files_are_read_in_runs_of_about_one_size() -> None:

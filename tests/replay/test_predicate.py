@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from engine.errors import PredicateError
 from engine.replay.condition import Joined, Not, parse_condition
+from engine.replay.partitions import partition_keys
 from engine.replay.predicate import parse_predicate
 
 MAP = pa.map_(pa.string(), pa.string())
@@ -226,9 +227,17 @@ def test_a_table_without_partitions_says_so():
         parse_predicate("hour = 1", schema(), [])
 
 
-def test_a_broken_schema_is_refused():
+@pytest.mark.parametrize("broken", ["{", "null", "[]", '{"fields":5}'])
+def test_a_broken_schema_is_refused(broken):
     with pytest.raises(PredicateError, match="schemaString cannot be read"):
-        parse_predicate("hour = 1", "{", ["hour"])
+        parse_predicate("hour = 1", broken, ["hour"])
+    assert partition_keys(broken, ["hour"]) == ["hour"]
+
+
+def test_fields_of_no_sound_shape_are_columns_of_text():
+    odd = '{"fields":[5,{"name":[1]},{"name":"a","metadata":7},{"name":"b","type":{}}]}'
+    assert partition_keys(odd, ["a", "b", "c"]) == ["a", "b", "c"]
+    parse_predicate("a = 'x' and c = 'y'", odd, ["a", "c"])
 
 
 def test_a_partition_value_that_is_not_of_its_type_is_named():

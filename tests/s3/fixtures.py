@@ -96,10 +96,12 @@ class S3Server:
         """Put an object at `table/name`, behind the back of what is tested."""
         self.put_many({name: data})
 
-    def put_many(self, objects: dict[str, bytes]) -> None:
-        """Put objects at `table/…` in one go; no request is remembered for them."""
+    def put_many(self, objects: dict[str, bytes], modified: dict[str, float] | None = None) -> None:
+        """Put objects at `table/…` in one go, modified at given seconds, or now; unremembered."""
         encoded = {f"table/{name}": b64encode(data).decode() for name, data in objects.items()}
-        posted = json.dumps({"bucket": self.bucket, "objects": encoded}).encode()
+        times = {f"table/{name}": seconds for name, seconds in (modified or {}).items()}
+        told = {"bucket": self.bucket, "objects": encoded, "modified": times}
+        posted = json.dumps(told).encode()
         self._ask("POST", "/_door/objects", posted)
 
     def upload(self, directory: Path) -> None:

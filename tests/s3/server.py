@@ -6,7 +6,8 @@ pipe. The door sits where the network is in real life: between the client and th
     GET  /_door/requests   every request since the last clear: method, path, query, status
     POST /_door/clear      forget the requests and the faults
     POST /_door/faults     add one Fault, as JSON
-    POST /_door/objects    put many objects at once, unseen: {"bucket": …, "objects": {key: base64}}
+    POST /_door/objects    put many objects at once, unseen: {"bucket": …, "objects": {key: base64},
+                           "modified": {key: seconds}}
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -132,13 +134,15 @@ class Door:
         return [answer]
 
 
-def _put_objects(bucket: str, objects: dict[str, str]) -> None:
+def _put_objects(bucket: str, objects: dict[str, str], modified: dict[str, float]) -> None:
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.s3.models import s3_backends
 
     backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
     for key, data in objects.items():
-        backend.put_object(bucket, key, base64.b64decode(data))
+        put = backend.put_object(bucket, key, base64.b64decode(data))
+        if key in modified:
+            put.last_modified = datetime.fromtimestamp(modified[key], timezone.utc)
 
 
 def main() -> None:

@@ -20,8 +20,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from engine import Config, open_log
-from engine.replay import executor
-from engine.replay import spark as spark_engine
+from engine.replay import spark_sums, sums
 from tests.spark.fixtures import SETTINGS
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def parent_pid(batches: Iterable[Any]) -> Iterator[Any]:
 def killed(spark: SparkSession, log: TableLog) -> dict[str, Any]:
     """The same with one executor killed while its tasks run."""
     marks = Path(os.environ["TXLOG_TEST_MARKS"])
-    spark_engine.parse_tail = slow_parse
+    spark_sums.sum_tail = slow_parse
     victim: list[int] = []
 
     def kill() -> None:
@@ -108,14 +107,14 @@ def killed(spark: SparkSession, log: TableLog) -> dict[str, Any]:
     return {**found, "killed": len(victim)}
 
 
-def slow_parse(batches: Iterable[Any], job: Any) -> Iterator[Any]:
+def slow_parse(batches: Iterable[Any], job: Any, lots: int) -> Iterator[Any]:
     """Tell in which executor this runs, and give whoever kills it the time to."""
     marks = Path(os.environ["TXLOG_TEST_MARKS"])
     first = not any(marks.iterdir())
     (marks / str(psutil.Process().parent().ppid())).touch()
     if first:
         time.sleep(3)
-    yield from executor.parse_tail(batches, job)
+    yield from sums.sum_tail(batches, job, lots)
 
 
 def cached(spark: SparkSession, log: TableLog) -> dict[str, Any]:

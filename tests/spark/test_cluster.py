@@ -12,6 +12,7 @@ import pytest
 from tests.logs import LogBuilder, add, remove
 from tests.spark.fixtures import REPOSITORY, environment
 
+# One worker runs them all: the cluster is started once.
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from engine import Config, ReplayError, open_log
 from engine.errors import DistributedError
-from engine.replay import spark as spark_engine
-from engine.replay.spark import explained, told
+from engine.replay import spark_sums
+from engine.replay.spark_errors import explained, told
 from tests.logs import LogBuilder, add, metadata, protocol
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_a_failure_of_spark_falls_back_loudly(
     asked: str,
 ) -> None:
     LogBuilder(tmp_path).start().filler(5)
-    monkeypatch.setattr(spark_engine, "parse_tail", broken)
+    monkeypatch.setattr(spark_sums, "sum_tail", broken)
     config = Config(options={f"{DISTRIBUTED}.minFiles": 3, f"{DISTRIBUTED}.minBytes": 1})
     snapshot = open_log(str(tmp_path), config, spark=spark).snapshot(engine=asked)
     assert snapshot.engine == "local"
@@ -89,7 +89,7 @@ def test_a_failure_of_spark_falls_back_loudly(
     assert fallback in caplog.text
 
 
-def broken(batches: object, job: object) -> object:
+def broken(batches: object, job: object, lots: int) -> object:
     raise RuntimeError("the disk of this executor is full")
 
 
@@ -100,7 +100,7 @@ def test_executors_without_txlog_are_told_to_who_asked_for_spark(
     # Workers of their own: the environment is part of what makes a worker reusable.
     monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", "")
     monkeypatch.setitem(spark.sparkContext.environment, "PYTHONSAFEPATH", "1")
-    monkeypatch.setattr(spark_engine, "parse_tail", unknown)
+    monkeypatch.setattr(spark_sums, "sum_tail", unknown)
     config = Config(options={f"{DISTRIBUTED}.minFiles": 3, f"{DISTRIBUTED}.minBytes": 1})
     log = open_log(str(tmp_path), config, spark=spark)
     with pytest.raises(DistributedError, match="ship it with --py-files") as caught:
@@ -111,7 +111,7 @@ def test_executors_without_txlog_are_told_to_who_asked_for_spark(
     assert "ship it with --py-files" in snapshot.summary()["fallbacks"][0]
 
 
-def unknown(batches: object, job: object) -> object:
+def unknown(batches: object, job: object, lots: int) -> object:
     raise ModuleNotFoundError("No module named 'engine'")
 
 

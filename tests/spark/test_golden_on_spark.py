@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from engine import ReplayError, open_log
-from engine.replay.spark import told
+from engine.replay.spark_errors import told
 from tests.golden.cases import MISSING, TABLES, Case, cases
 
 if TYPE_CHECKING:

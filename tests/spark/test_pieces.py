@@ -11,11 +11,13 @@ import pytest
 from engine import Config, open_log
 from engine.errors import UnreadableLogFileError
 from engine.log.paths import FileKind, TransactionFileRef
-from engine.replay import executor
+from engine.replay import reading
 from engine.replay.cache import Generation
-from engine.replay.executor import REFS_SCHEMA, ExecutorError, Job, Piece, parse_tail
+from engine.replay.executor import parse_tail
+from engine.replay.pieces import REFS_SCHEMA, Job, Piece, pieces_of
 from engine.replay.plan import balanced, parallelism, split
-from engine.replay.spark import explained
+from engine.replay.spark_errors import explained
+from engine.replay.travel import ExecutorError
 from tests.logs import PACKINGS, Layout, LogBuilder, Shape, add, remove
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def test_a_ref_survives_serialisation() -> None:
     assert pickle.loads(pickle.dumps(found)) == found
     piece = Piece(found, offset=3, length=4)
     rows = pa.RecordBatch.from_pylist([piece.row(0)], REFS_SCHEMA)
-    assert list(executor._pieces([rows])) == [piece]
+    assert list(pieces_of([rows])) == [piece]
 
 
 def test_a_job_is_small_enough_to_travel(tmp_path: Path) -> None:
@@ -83,13 +85,13 @@ def test_a_job_is_small_enough_to_travel(tmp_path: Path) -> None:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def winners(log: LogBuilder, pieces: Sequence[Piece]) -> dict[str, str]:
-    """Run each piece as a task of its own; return who wins of each path."""
+def winners(log: LogBuilder, pieces: Sequence[Piece], tasks: int | None = None) -> dict[str, str]:
+    """Run pieces as so many tasks, or each as one of its own; return who wins of each path."""
     opened = open_log(str(log.root))
     job = Job(opened.directory, Config())
     won: dict[str, tuple[tuple[int, int], str]] = {}
-    for piece in pieces:
-        batch = pa.RecordBatch.from_pylist([piece.row(0)], REFS_SCHEMA)
+    for members in balanced(pieces, tasks or len(pieces)):
+        batch = pa.RecordBatch.from_pylist([piece.row(0) for piece in members], REFS_SCHEMA)
         for found in parse_tail([batch], job):
             for row in found.to_pylist():
                 for kind in ("add", "remove"):
@@ -104,8 +106,8 @@ def winners(log: LogBuilder, pieces: Sequence[Piece]) -> dict[str, str]:
 
 def commit_of_many(log: LogBuilder, layout: Layout) -> None:
     actions = []
-    for at in range(60):
-        name = f"f{at % 17}" + "x" * (at % 5)
+    for at in range(24):
+        name = f"f{at % 7}" + "é漢😀"[: at % 4]
         actions.append(remove(name) if at % 3 == 0 else add(name, size=at))
     log.commit(*actions, layout=layout)
 
@@ -121,7 +123,7 @@ def truth(log: LogBuilder) -> dict[str, str]:
     "layout",
     [
         Layout(),
-        Layout(newline="\r\n", blank_after=frozenset({3, 4, 30})),
+        Layout(newline="\r\n", blank_after=frozenset({3, 4, 15})),
         Layout(ends_with_newline=False),
     ],
     ids=["plain", "blank lines", "no last line end"],
@@ -133,8 +135,10 @@ def test_a_commit_cut_anywhere_says_the_same(
     commit_of_many(log, layout)
     size = log.commit_path(1).stat().st_size
     wanted = truth(log)
-    for range_bytes in (1, 13, 97, 128, 131, 500, size - 1, size):
-        assert winners(log, split(ref(size), range_bytes)) == wanted, range_bytes
+    for range_bytes in (1, 2, 13, 97, 131, 500, size - 1, size):
+        pieces = split(ref(size), range_bytes)
+        assert winners(log, pieces) == wanted, range_bytes
+        assert winners(log, pieces, tasks=2) == wanted, range_bytes
 
 
 def test_every_line_is_read_by_one_range_only(tmp_path: Path) -> None:
@@ -174,6 +178,26 @@ def test_a_parquet_compaction_is_cut_by_row_groups(tmp_path: Path) -> None:
     assert len([names for names in found if names]) > 1
     assert {path: tag for names in found for path, tag in names.items()} == truth(log)
     assert sum(map(len, found)) == len(truth(log))
+    assert winners(log, pieces, tasks=1) == winners(log, pieces, tasks=2) == truth(log)
+
+
+def test_of_a_key_that_a_parquet_compaction_holds_twice_the_last_row_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "CHUNK_BYTES", 1)
+    log = LogBuilder(tmp_path, "indextables").start(add("other"))
+    log.commit(add("f", size=1))
+    log.commit(*(add(f"g{at}") for at in range(30)))
+    path = log.compaction(1, 2, suffix="parquet")
+    rows = pa.parquet.read_table(path).to_pylist()
+    (first,) = [row for row in rows if row["add"] and row["add"]["path"] == "f"]
+    rows.append({**first, "add": {**first["add"], "size": 2}})
+    table = pa.Table.from_pylist(rows, pa.parquet.read_schema(path))
+    pa.parquet.write_table(table, path, row_group_size=4)
+    whole = TransactionFileRef(2, path.name, path.stat().st_size, 5, FileKind.COMPACTION, 1)
+    for count in (1, 2, 3, 5, 20):
+        pieces = split(whole, -(-whole.size // count))
+        assert winners(log, pieces, tasks=1)["f"] == "2", count
 
 
 @pytest.mark.parametrize("shape", [Shape.JSON_LINES, Shape.JSON_OBJECT])

@@ -1,0 +1,1 @@
+"""How is a version kept as one state? Checkpoints of every shape, proven before they are seen."""

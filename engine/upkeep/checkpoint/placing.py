@@ -1,0 +1,292 @@
+"""Which names do the files of a checkpoint get, and in which order? The one that counts comes last.
+
+Until the last name is given no reader sees a checkpoint, and none ever sees half of one. The hint
+is moved when all is there.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+import pyarrow as pa
+
+from engine.errors import AlreadyExistsError
+from engine.log import paths
+from engine.replay.content import Content
+from engine.upkeep.checkpoint.laying import proven_lines
+from engine.upkeep.checkpoint.rows import content_of_rows, few_rows, rows_of, to_lines
+from engine.upkeep.checkpoint.shape import CheckpointPlan, Shape
+from engine.upkeep.checkpoint.staged import StagedFile, parquet_rows, proven, read_back
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from engine.upkeep.checkpoint.laying import Laid
+    from engine.upkeep.publish import Staging
+
+CONTENT_TAG: Final = "txlog.content"
+ROWS_TAG: Final = "txlog.rows"
+NEWEST_TAG: Final = "txlog.newestDeletion"
+
+
+class TakenError(Exception):
+    """Another file has the name of one of ours, and does not hold what ours does."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A checkpoint that is part of the log: its files, their bytes, and the hint to it."""
+
+    files: tuple[str, ...]
+    size_bytes: int
+    hint: dict[str, Any]
+    is_new: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """A sidecar as a manifest names it. `content` is known of those that txlog wrote."""
+
+    path: str
+    size_bytes: int
+    modification_time: int
+    tags: Mapping[str, str]
+
+    def content(self) -> Content | None:
+        """Return what it says, if it was written down."""
+        text = self.tags.get(CONTENT_TAG)
+        if text is None:
+            return None
+        found = orjson.loads(text)
+        return Content(
+            {kind: count for kind, (count, _) in found.items()},
+            {kind: int(total, 16) for kind, (_, total) in found.items()},
+        )
+
+    def to_action(self) -> dict[str, Any]:
+        """Return it in wire names."""
+        return {
+            "path": self.path,
+            "sizeInBytes": self.size_bytes,
+            "modificationTime": self.modification_time,
+            "tags": dict(self.tags),
+        }
+
+
+def place(
+    laid: Laid, staging: Staging, plan: CheckpointPlan, kept: Sequence[Sidecar] = ()
+) -> Placed:
+    """Give the files of a checkpoint their names; `kept` are sidecars that are there already.
+
+    Raises TakenError where a name is another's. What this run placed before that stays, and is no
+    checkpoint without the rest.
+    """
+    if laid.shape.is_v2:
+        return _place_v2(laid, staging, plan, kept)
+    return _PLACES[laid.shape](laid, staging, plan)
+
+
+def _place_classic(laid: Laid, staging: Staging, plan: CheckpointPlan) -> Placed:
+    (file,) = laid.files
+    final = _inside(paths.checkpoint_name(plan.version), plan)
+    is_new = staging.publish(file.name, final)
+    if is_new:
+        _tell(laid, staging, plan)
+    return Placed((final,), file.size_bytes, _hint(laid, plan, file.size_bytes), is_new)
+
+
+def _place_parts(laid: Laid, staging: Staging, plan: CheckpointPlan) -> Placed:
+    count = len(laid.files)
+    finals = [
+        _inside(paths.checkpoint_part_name(plan.version, number, count), plan)
+        for number in range(1, count + 1)
+    ]
+    pairs = list(zip(laid.files, finals, strict=True))
+    storage = staging.directory.storage
+    for file, final in pairs:
+        if storage.exists(staging.directory.file(final)):
+            _refuse_other_part(file, final, staging)
+    staging.intend(finals, unique=False)
+    placed: list[str] = []
+    for file, final in pairs:
+        if staging.publish(file.name, final):
+            placed.append(final)
+            continue
+        try:
+            _refuse_other_part(file, final, staging)
+        except TakenError:
+            staging.withdraw(placed)  # beside another's parts ours would make a wrong whole
+            raise
+    _tell(laid, staging, plan, parts=count)
+    size = sum(file.size_bytes for file in laid.files)
+    return Placed(tuple(finals), size, _hint(laid, plan, size, parts=count), bool(placed))
+
+
+def _refuse_other_part(file: StagedFile, final: str, staging: Staging) -> None:
+    """Refuse a part that does not hold the same live files: ours and it make no checkpoint."""
+    directory = staging.directory
+    try:
+        found = read_back(directory, directory.file(final))
+    except (pa.ArrowException, OSError, ValueError):
+        raise TakenError(final) from None
+    # Tombstones and txns may have run out between two writers; nothing else may differ.
+    kinds = {"add", "metaData", "protocol"}
+    if file.content.of(kinds) != found.of(kinds):
+        raise TakenError(final)
+
+
+def _place_line(laid: Laid, staging: Staging, plan: CheckpointPlan) -> Placed:
+    (file,) = laid.files
+    final = paths.checkpoint_json_name(plan.version)
+    is_new = staging.publish(file.name, final)
+    hint = _hint(laid, plan, file.size_bytes, format="json")
+    return Placed((final,), file.size_bytes, hint, is_new)
+
+
+def _place_lines(laid: Laid, staging: Staging, plan: CheckpointPlan) -> Placed:
+    unique = uuid.uuid4().hex[:12]
+    final = paths.checkpoint_json_name(plan.version)
+    names = [
+        paths.checkpoint_json_part_name(plan.version, unique, number)
+        for number in range(1, len(laid.files) + 1)
+    ]
+    manifest = {
+        "version": plan.version,
+        "checkpointId": unique,
+        "parts": names,
+        "createdTime": plan.now_ms,
+        "format": "json",
+    }
+    data = orjson.dumps(manifest)
+    with staging.directory.storage.open_output(staging.path("manifest.json")) as sink:
+        sink.write(data)
+    staging.intend(names, unique=True)
+    for file, name in zip(laid.files, names, strict=True):
+        staging.publish(file.name, name)
+    is_new = staging.publish("manifest.json", final)
+    if not is_new:
+        staging.withdraw(names)
+    size = sum(file.size_bytes for file in laid.files) + len(data)
+    extra = {"parts": len(names), "checkpointId": unique, "format": "json-multipart"}
+    return Placed((*names, final), size, _hint(laid, plan, size, **extra), is_new)
+
+
+def _place_v2(
+    laid: Laid, staging: Staging, plan: CheckpointPlan, kept: Sequence[Sidecar]
+) -> Placed:
+    unique = str(uuid.uuid4())
+    if plan.outranks is not None and unique < plan.outranks:
+        unique = f"{plan.outranks}0"
+    count = len(laid.files)
+    added = [
+        Sidecar(
+            f"{plan.version:020d}.checkpoint.{at:010d}.{count:010d}.{uuid.uuid4()}.parquet",
+            file.size_bytes,
+            plan.now_ms,
+            _tags(file, plan),
+        )
+        for at, file in enumerate(laid.files, 1)
+    ]
+    suffix = "json" if plan.shape is Shape.V2_JSON else "parquet"
+    final = paths.checkpoint_v2_name(plan.version, unique, suffix)
+    named = [*added, *kept]
+    manifest = _stage_manifest(laid, named, staging, plan, suffix)
+    finals = [f"{paths.SIDECARS}/{sidecar.path}" for sidecar in added]
+    staging.intend(finals, unique=True)
+    for file, name in zip(laid.files, finals, strict=True):
+        staging.publish(file.name, name)
+    staging.publish(manifest.name, final)
+    size = manifest.size_bytes + sum(sidecar.size_bytes for sidecar in named)
+    info = {
+        "path": final,
+        "sizeInBytes": manifest.size_bytes,
+        "modificationTime": plan.now_ms,
+    }
+    rows = manifest.rows + sum(content.size for content in map(Sidecar.content, named) if content)
+    adds = sum(c.counts.get("add", 0) for c in map(Sidecar.content, named) if c)
+    hint = {
+        "version": plan.version,
+        "size": rows,
+        "sizeInBytes": size,
+        "numOfAddFiles": adds,
+        "v2Checkpoint": info,
+    }
+    return Placed((*finals, final), size, hint)
+
+
+def _stage_manifest(
+    laid: Laid, named: Sequence[Sidecar], staging: Staging, plan: CheckpointPlan, suffix: str
+) -> StagedFile:
+    contents = [content for content in map(Sidecar.content, named) if content is not None]
+    about = {
+        "sidecarNumActions": str(sum(content.size for content in contents)),
+        "sidecarSizeInBytes": str(sum(sidecar.size_bytes for sidecar in named)),
+        "numOfAddFiles": str(sum(content.counts.get("add", 0) for content in contents)),
+    }
+    actions: list[tuple[str, Mapping[str, Any]]] = [
+        ("checkpointMetadata", {"version": plan.version, "tags": about}),
+        *(("sidecar", sidecar.to_action()) for sidecar in named),
+    ]
+    batches = [rows_of(actions, plan), few_rows(laid.few, plan)]
+    name = f"manifest.{suffix}"
+    wanted = sum(map(content_of_rows, batches), Content())
+    with staging.directory.storage.open_output(staging.path(name)) as sink:
+        if suffix == "json":
+            lines = [line for batch in batches for line in to_lines(batch).to_pylist()]
+            sink.write("".join(f"{line}\n" for line in lines).encode())
+        else:
+            with parquet_rows(sink, plan.row_schema, plan.codec) as writer:
+                for batch in batches:
+                    writer.write(batch)
+    prove = proven_lines if suffix == "json" else proven
+    return prove(staging, name, wanted, plan)
+
+
+def _tags(file: StagedFile, plan: CheckpointPlan) -> dict[str, str]:
+    content = file.content
+    said = {kind: (count, f"{content.sums[kind]:x}") for kind, count in content.counts.items()}
+    newest = {NEWEST_TAG: str(file.newest_deletion)} if file.newest_deletion is not None else {}
+    return {CONTENT_TAG: orjson.dumps(said).decode(), ROWS_TAG: plan.rows_key, **newest}
+
+
+def _tell(laid: Laid, staging: Staging, plan: CheckpointPlan, **more: int) -> None:
+    """Write the metadata of a Parquet checkpoint of `_transaction_log` beside it."""
+    if plan.log_format.checkpoint_directory is None:
+        return
+    name = paths.checkpoint_json_name(plan.version)
+    adds = laid.content.counts.get("add", 0)
+    about = {"version": plan.version, "size": adds, **more, "createdTime": plan.now_ms}
+    path = staging.directory.file(_inside(name, plan))
+    try:
+        staging.directory.storage.write_new(path, orjson.dumps(about))
+    except AlreadyExistsError:
+        return
+
+
+def _hint(laid: Laid, plan: CheckpointPlan, size_bytes: int, **more: Any) -> dict[str, Any]:
+    content = laid.content
+    adds = content.counts.get("add", 0)
+    hint = {"version": plan.version, "size": content.size, "sizeInBytes": size_bytes}
+    if plan.log_format.checkpoint_directory is None:
+        return {**hint, "numOfAddFiles": adds, **more}
+    return {**hint, "numFiles": adds, "createdTime": plan.now_ms, "format": "parquet", **more}
+
+
+def _inside(name: str, plan: CheckpointPlan) -> str:
+    below = plan.log_format.checkpoint_directory
+    return f"{below}/{name}" if below else name
+
+
+_PLACES: Final = {
+    Shape.CLASSIC: _place_classic,
+    Shape.MULTI_PART: _place_parts,
+    Shape.JSON: _place_line,
+    Shape.JSON_PARTS: _place_lines,
+}

@@ -1,0 +1,1 @@
+"""How does a range of commits become one file that says the same?"""

@@ -1,0 +1,1 @@
+"""How are many tables kept up, each by its own log?"""

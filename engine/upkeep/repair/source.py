@@ -1,0 +1,166 @@
+"""Which state of a damaged log can still be proven, and by which of its files?
+
+A commit leads from the version before it to its own, a compaction over its whole range, and a
+checkpoint starts at its version. What was found wrong leads nowhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.errors import NotProvableError
+from engine.log.paths import FileKind, TransactionFileRef
+from engine.log.segment import Checkpoint, LogSegment
+from engine.upkeep.verify.findings import some
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from engine.log.listing import LogDirectory
+    from engine.upkeep.verify.listing import LogFiles
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files that prove a version, those that were of no use, and the versions given up."""
+
+    segment: LogSegment
+    ignored: Mapping[str, str]
+    lost: Mapping[int, str]
+
+    @property
+    def version(self) -> int:
+        """The version that is proven."""
+        return self.segment.version
+
+
+def choose_source(
+    directory: LogDirectory,
+    files: LogFiles,
+    unusable: Mapping[str, str],
+    version: int | None = None,
+) -> Source:
+    """Return the newest version that what is usable proves, or `version` itself.
+
+    Versions behind it are given up only where none of their commits can be read: a torn end.
+    Raises NotProvableError, with what is missing, where a commit that can be read would be lost,
+    or nothing is proven at all.
+    """
+    commits = {v: ref for v, ref in files.commits.items() if ref.path not in unusable}
+    compactions = [
+        ref for ref in files.of(FileKind.COMPACTION) if ref.size and ref.path not in unusable
+    ]
+    checkpoints = [c for c in files.checkpoints if c.name not in unusable]
+    limit = files.latest if version is None else version
+    ways = _reach(commits, compactions, [c for c in checkpoints if c.version <= limit], limit)
+    target = max(ways, default=-1)
+    if target < 0 or (version is not None and target != version):
+        raise NotProvableError(directory.url, _nothing(files, unusable, commits, version))
+    lost = _lost(files, commits, unusable, target) if version is None else {}
+    behind = sorted(v for v in commits if v > target)
+    if behind and version is None:
+        missing = ", ".join(f"{v} ({why})" for v, why in sorted(lost.items()) if v not in commits)
+        raise NotProvableError(
+            directory.url,
+            f"version {target} is proven, and not what came after it: missing is commit {missing}; "
+            f"commits {some([str(v) for v in behind])} would be lost. Restore what is missing, "
+            f"or give them up with --version {target}",
+        )
+    segment = _segment(directory, ways, checkpoints, commits, target)
+    ignored = {name: why for name, why in unusable.items() if name not in _names(segment)}
+    return Source(segment, ignored, lost)
+
+
+def _reach(
+    commits: Mapping[int, TransactionFileRef],
+    compactions: Iterable[TransactionFileRef],
+    checkpoints: Iterable[Checkpoint],
+    limit: int,
+) -> dict[int, TransactionFileRef | Checkpoint]:
+    """Return each version that is proven, and the last file on the way to it.
+
+    Commits are preferred to compactions, and both to beginning anew at a checkpoint.
+    """
+    spans: dict[int, list[TransactionFileRef]] = {}
+    for ref in compactions:
+        spans.setdefault(ref.version, []).append(ref)
+    starts = {c.version: c for c in sorted(checkpoints, key=lambda c: c.rank)}
+    ways: dict[int, TransactionFileRef | Checkpoint] = {}
+    reached = {-1}
+    for version in range(limit + 1):
+        if version in commits and version - 1 in reached:
+            ways[version] = commits[version]
+        elif whole := [ref for ref in spans.get(version, ()) if ref.start_version - 1 in reached]:
+            ways[version] = min(whole, key=lambda ref: ref.start_version)
+        elif version in starts:
+            ways[version] = starts[version]
+        else:
+            continue
+        reached.add(version)
+    return ways
+
+
+def _segment(
+    directory: LogDirectory,
+    ways: Mapping[int, TransactionFileRef | Checkpoint],
+    checkpoints: Iterable[Checkpoint],
+    commits: Mapping[int, TransactionFileRef],
+    target: int,
+) -> LogSegment:
+    tail: list[TransactionFileRef] = []
+    at, start = target, None
+    while at >= 0:
+        way = ways[at]
+        if isinstance(way, Checkpoint):
+            start = way
+            break
+        tail.append(way)
+        at = way.start_version - 1
+    return LogSegment(
+        log_format=directory.log_format,
+        directory=directory.url,
+        version=target,
+        checkpoint=start,
+        compactions=tuple(ref for ref in tail if ref.kind is FileKind.COMPACTION),
+        commits=tuple(ref for ref in tail if ref.kind is FileKind.COMMIT)[::-1],
+        last_commit=commits.get(target),
+    )
+
+
+def _lost(
+    files: LogFiles,
+    commits: Collection[int],
+    unusable: Mapping[str, str],
+    target: int,
+) -> dict[int, str]:
+    """Return the versions behind the target, and why they are given up."""
+    found = {}
+    for version in range(target + 1, files.latest + 1):
+        ref = files.commits.get(version)
+        if ref is None:
+            found[version] = "it is missing"
+        elif version not in commits:
+            found[version] = unusable[ref.path]
+        else:
+            found[version] = "what comes before it is not proven"
+    return found
+
+
+def _nothing(
+    files: LogFiles, unusable: Mapping[str, str], commits: Collection[int], version: int | None
+) -> str:
+    asked = "no version" if version is None else f"version {version}"
+    first = next((v for v in range(files.latest + 1) if v not in commits), files.latest + 1)
+    ref = files.commits.get(first)
+    why = "is missing" if ref is None else f"cannot be read ({unusable.get(ref.path, '')})"
+    damaged = [f"{name} ({unusable[name]})" for name in unusable if "checkpoint" in name]
+    starts = (
+        f"; no checkpoint is usable: {some(damaged)}" if damaged else "; there is no checkpoint"
+    )
+    after = starts if first <= files.latest else ""
+    return f"{asked} is proven: commit {first} {why}{after}. Restore one of them"
+
+
+def _names(segment: LogSegment) -> set[str]:
+    return {ref.path for ref in segment.files}

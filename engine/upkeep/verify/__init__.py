@@ -1,0 +1,1 @@
+"""Is a log sound? Every file is held against the commits."""

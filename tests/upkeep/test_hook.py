@@ -1,0 +1,131 @@
+"""A checkpoint is written after a commit when it is due, and never stands in a commit's way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine import open_log
+from engine.config import Config
+from engine.upkeep import hook
+from engine.upkeep.hook import is_due
+from tests.commit.conftest import SCHEMA
+
+PROJECT = Path(__file__).parent.parent.parent
+
+
+def table(root: Path, log_format: str = "delta", **properties: str):
+    config = {name.replace("_", "."): value for name, value in properties.items()}
+    log = open_log(str(root), log_format=log_format)
+    log.initialize(SCHEMA, configuration=config)
+    return log
+
+
+def checkpoints(root: Path) -> list[int]:
+    return sorted({int(path.name[:20]) for path in root.rglob("*.checkpoint*.parquet")})
+
+
+def commit(log, count: int, name: str = "f"):
+    return [log.add_files([{"path": f"{name}{n}", "size": 1}]) for n in range(count)]
+
+
+@pytest.mark.parametrize("log_format", ["delta", "indextables"])
+def test_every_tenth_version_has_a_checkpoint(tmp_path: Path, log_format: str) -> None:
+    log = table(tmp_path / "t", log_format)
+    done = commit(log, 25)
+    assert checkpoints(tmp_path / "t") == [10, 20]
+    assert [run.name for run in done[9].hooks] == ["write_checkpoint", "clean_after"]
+    assert not done[9].hook_failures
+    assert not done[8].hooks
+    found = open_log(str(tmp_path / "t")).snapshot()
+    assert found.segment.checkpoint is not None
+    assert found.segment.checkpoint.version == 20
+    assert found.files().num_rows == 25
+
+
+def test_the_interval_is_the_tables_and_counts_from_the_last_checkpoint(tmp_path: Path) -> None:
+    log = table(tmp_path / "t", delta_checkpointInterval="4")
+    commit(log, 2)
+    log.checkpoint()
+    again = open_log(str(tmp_path / "t"))
+    commit(again, 5, "g")
+    assert checkpoints(tmp_path / "t") == [2, 6]
+
+
+def test_none_is_written_where_none_is_wanted(tmp_path: Path) -> None:
+    table(tmp_path / "t")
+    options = {"spark.indextables.checkpoint.enabled": False}
+    commit(open_log(str(tmp_path / "t"), Config(options=options)), 12)
+    assert not checkpoints(tmp_path / "t")
+
+
+def test_a_checkpoint_that_fails_is_told_and_the_commit_stands(tmp_path: Path, monkeypatch) -> None:
+    log = table(tmp_path / "t")
+
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("engine.upkeep.checkpoint.building.lay", broken)
+    done = commit(log, 10)[-1]
+    assert done.version == 10
+    assert done.hook_failures == ("write_checkpoint: OSError: no space left",)
+    assert open_log(str(tmp_path / "t")).snapshot().version == 10
+
+
+def test_a_property_that_is_not_allowed_is_told_and_the_commit_stands(tmp_path: Path) -> None:
+    log = table(
+        tmp_path / "t", spark_indextables_checkpoint_interval="often", log_format="indextables"
+    )
+    done = commit(log, 1)[-1]
+    assert done.version == 1
+    assert "often" in done.hook_failures[0]
+
+
+def test_in_the_background_the_commit_does_not_wait(tmp_path: Path) -> None:
+    table(tmp_path / "t")
+    options = {"spark.indextables.checkpoint.background": True}
+    log = open_log(str(tmp_path / "t"), Config(options=options))
+    commit(log, 10)
+    hook.finish()
+    assert checkpoints(tmp_path / "t")
+    assert open_log(str(tmp_path / "t")).snapshot().files().num_rows == 10
+
+
+def test_two_processes_at_the_boundary_make_one_checkpoint_and_both_are_fine(
+    tmp_path: Path,
+) -> None:
+    log = table(tmp_path / "t")
+    commit(log, 9)
+    program = (
+        "import sys; from engine import open_log\n"
+        "done = open_log(sys.argv[1]).add_files([{'path': sys.argv[2], 'size': 1}])\n"
+        "assert not done.hook_failures, done.hook_failures"
+    )
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path / "t"), name],
+            cwd=PROJECT,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("x", "y")
+    ]
+    for process in both:
+        _, error = process.communicate(timeout=120)
+        assert process.returncode == 0, error
+    made = checkpoints(tmp_path / "t")
+    assert set(made) <= {10, 11}
+    assert made
+    found = open_log(str(tmp_path / "t")).snapshot()
+    assert (found.version, found.files().num_rows) == (11, 11)
+    assert not found.fallbacks
+
+
+def test_what_is_due() -> None:
+    assert not is_due(9, None, 10)
+    assert is_due(10, None, 10)
+    assert not is_due(19, 10, 10)
+    assert is_due(27, 10, 10)
