@@ -22,6 +22,7 @@ from engine.replay.sums import (
     HALVES,
     LOTS,
     SETTLED,
+    SETTLED_WITH_KEYS,
     added_up,
     compare_halves,
     lay_checkpoint,
@@ -73,7 +74,10 @@ def _with_short_tail(frames: ReplayFrames) -> Sums | None:
 
 
 def _settled(frames: ReplayFrames, *, whole: bool) -> list[Row]:
-    """Run a job: what each lot of the tail comes to, the `whole` of it with the checkpoint."""
+    """Run a job: what each lot of the tail comes to, the `whole` of it with the checkpoint.
+
+    Of a `whole` version only sums and single actions come back; else the keys of the tail as well.
+    """
     tail = frames.tail_pieces
     checkpoint = frames.checkpoint_pieces if whole else []
     lots = frames.tasks(tail) + len(checkpoint)
@@ -82,7 +86,10 @@ def _settled(frames: ReplayFrames, *, whole: bool) -> list[Row]:
         task = partial(lay_checkpoint, lots=lots)
         rows = rows.unionAll(frames.mapped(checkpoint, task, FIELDS, LOTS))
     spread = rows.repartitionById(lots, rows["lot"])
-    return spread.mapInArrow(settle, from_arrow_schema(SETTLED)).collect()
+    wanted = SETTLED if whole else SETTLED_WITH_KEYS
+    settled = partial(settle, with_keys=not whole)
+    settled.__name__ = settle.__name__  # type: ignore[attr-defined]
+    return spread.mapInArrow(settled, from_arrow_schema(wanted)).collect()
 
 
 def _sums(settled: list[Row]) -> Sums:

@@ -56,11 +56,11 @@ LOTS: Final = pa.schema(
         "singles": pa.binary(),
     }
 )
-# What a lot comes to: sums of its winners, their keys, single actions, and how many rows of the
-# checkpoint had the key of another.
-SETTLED: Final = pa.schema(
-    {**_SUMS, "keys": pa.binary(), "singles": pa.binary(), "repeats": pa.int64()}
-)
+# What a lot comes to: sums of its winners, single actions, and how many rows of the checkpoint had
+# the key of another.
+SETTLED: Final = pa.schema({**_SUMS, "singles": pa.binary(), "repeats": pa.int64()})
+# The same, and the keys of the winners, for the tasks that read the checkpoint.
+SETTLED_WITH_KEYS: Final = SETTLED.append(pa.field("keys", pa.binary()))
 # The sums of a task's part of a checkpoint, in the first lot; half of each key, in its own.
 HALVES: Final = pa.schema({"lot": pa.int32(), **_SUMS, "halves": pa.binary()})
 COMPARED: Final = pa.schema({**_SUMS, "repeats": pa.int64()})
@@ -86,11 +86,12 @@ def lay_checkpoint(
         yield _in_lots(found, lots, tail=False)
 
 
-def settle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def settle(batches: Iterable[pa.RecordBatch], *, with_keys: bool) -> Iterator[pa.RecordBatch]:
     """Yield what one lot comes to, all of whose rows these are.
 
     Of the tail the newest action of a key counts; of the checkpoint, where the tail has none, one
-    action: an add before a remove, and of two adds the first.
+    action: an add before a remove, and of two adds the first. The keys of the tail's winners, which
+    grow with the table, are there only `with_keys`.
     """
     with explained():
         rows = [row for batch in batches for row in batch.to_pylist()]
@@ -102,13 +103,14 @@ def settle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         base = base[~later.contains(base["first"], base["second"])]
         once = newest(base["first"], base["second"], base["is_add"].astype("i8"), -base["ordinal"])
         few = [single for row in rows if row["singles"] for single in orjson.loads(row["singles"])]
-        answer = {
+        answer: dict[str, Any] = {
             **added_up([summed(won), summed(base[once])]),
-            "keys": np.stack([won[name] for name in _KEY.names or ()], axis=1).tobytes(),
             "singles": orjson.dumps(_newest_singles(few)),
             "repeats": int((~once).sum()),
         }
-        yield pa.RecordBatch.from_pylist([answer], SETTLED)
+        if with_keys:
+            answer["keys"] = np.stack([won[name] for name in _KEY.names or ()], axis=1).tobytes()
+        yield pa.RecordBatch.from_pylist([answer], SETTLED_WITH_KEYS if with_keys else SETTLED)
 
 
 def sum_checkpoint(

@@ -9,8 +9,10 @@ import pytest
 
 from engine import open_log
 from engine.replay import spark as spark_engine
+from engine.replay import spark_sums
 from engine.replay.executor import reduced_schema
 from engine.replay.spark import ReplayFrames
+from engine.replay.sums import SETTLED
 from tests.logs import LogBuilder, add, remove
 
 if TYPE_CHECKING:
@@ -98,6 +100,31 @@ def test_the_keys_of_a_long_tail_are_joined_by_hash(
     assert not [operator for _, operator in plan if "BroadcastExchange" in operator]
     assert sorted(row["path"] for row in frame.collect()) == wanted
     assert len(wanted) == 100
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False], ids=["checkpoint", "commits only"])
+def test_after_a_long_tail_only_sums_come_to_the_driver(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_checkpoint: bool
+) -> None:
+    log = LogBuilder(tmp_path).start(*(add(f"f{at}", size=3) for at in range(500)))
+    if has_checkpoint:
+        log.checkpoint(0)
+    log.commit(remove("f1"), *(add(f"g{at}", size=4) for at in range(1000)))
+    monkeypatch.setattr(spark_engine, "BROADCAST_TAIL_BYTES", 0)
+    collected: list[Any] = []
+    settled = spark_sums._settled
+
+    def kept(*args: Any, **options: Any) -> Any:
+        collected.extend(settled(*args, **options))
+        return collected
+
+    monkeypatch.setattr(spark_sums, "_settled", kept)
+    found = open_log(str(tmp_path), spark=spark).snapshot(engine="spark")
+    assert found.engine == "spark"
+    assert found.totals() == open_log(str(tmp_path)).snapshot(engine="local").totals()
+    assert found.totals().num_files == 1499
+    assert {"files", "singles"} <= set(collected[0].asDict()) <= {*SETTLED.names}
+    assert sum(len(row["singles"]) for row in collected) < 2000
 
 
 def test_the_tail_is_parsed_once(spark: SparkSession, snapshot: Snapshot) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -88,7 +89,7 @@ def test_lots_add_up_to_what_the_local_engine_finds(
         patch.setattr(spark_engine, "RANGE_BYTES", data.draw(st.sampled_from([400, 2000, 2**26])))
         frames = frames_of(root, version)
         tail = tail_rows(frames, lots)
-        settled = each_lot(tail, lots, sums.settle)
+        settled = each_lot(tail, lots, partial(sums.settle, with_keys=True))
         assert_singles(frames, settled, local)
         if frames.segment.checkpoint is None:
             assert totals(settled) == local.totals()
@@ -100,7 +101,7 @@ def test_lots_add_up_to_what_the_local_engine_finds(
         assert totals([*settled, *base]) == local.totals()
         # Those of a long one meet them in their lots.
         both = pa.concat_tables([tail, checkpoint_rows(frames, lots)])
-        together = each_lot(both, lots, sums.settle)
+        together = each_lot(both, lots, partial(sums.settle, with_keys=False))
         assert totals(together) == local.totals()
         assert not any(row["repeats"] for row in [*base, *together])
 
@@ -134,7 +135,16 @@ def test_an_action_travels_as_fifty_bytes(tmp_path: Path) -> None:
     assert sum(len(row["tail"]) for row in rows) == 101 * 50
 
 
+@pytest.mark.parametrize("files", [1, 2000])
+def test_what_a_whole_version_comes_to_does_not_grow_with_it(tmp_path: Path, files: int) -> None:
+    LogBuilder(tmp_path).start(*(add(f"f{at}") for at in range(files)))
+    (row,) = each_lot(tail_rows(frames_of(tmp_path), 1), 1, partial(sums.settle, with_keys=False))
+    assert "keys" not in row
+    assert totals([row]).num_files == files
+    assert sum(len(value) for value in row.values() if isinstance(value, bytes)) < 1000
+
+
 def test_sizes_that_add_up_to_more_than_64_bits(tmp_path: Path) -> None:
     LogBuilder(tmp_path).start(*(add(f"f{at}", size=2**63 - 1) for at in range(5)))
-    (row,) = each_lot(tail_rows(frames_of(tmp_path), 1), 1, sums.settle)
+    (row,) = each_lot(tail_rows(frames_of(tmp_path), 1), 1, partial(sums.settle, with_keys=False))
     assert totals([row]).size_bytes == 5 * (2**63 - 1)
