@@ -14,10 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A checkpoint that somebody said is there, and in which layout, where that was said."""
+    """A checkpoint that somebody said is there; its layout, name and size, where they were said.
+
+    `size` counts its actions (kernel-java: its adds), `adds` its add actions.
+    """
 
     version: int
     layout: str | None = None
+    v2_name: str | None = None
+    size: int | None = None
+    adds: int | None = None
 
 
 def parse_hint(data: bytes) -> Hint | str:
@@ -37,8 +43,15 @@ def parse_hint(data: bytes) -> Hint | str:
             return "its checksum does not match its content"
     except (ValueError, RecursionError) as error:
         return f"it has no checksum: {error}"
-    layout = found.get("format")
-    return Hint(version, layout if isinstance(layout, str) else None)
+    layout, v2 = found.get("format"), found.get("v2Checkpoint")
+    path = v2.get("path") if isinstance(v2, dict) else None
+    return Hint(
+        version,
+        layout if isinstance(layout, str) else None,
+        path.rpartition("/")[2] if isinstance(path, str) else None,
+        _count(found.get("size")),
+        _count(found.get("numOfAddFiles", found.get("numFiles"))),
+    )
 
 
 def checksums(hint: dict[str, Any]) -> tuple[str, str]:
@@ -51,6 +64,10 @@ def checksums(hint: dict[str, Any]) -> tuple[str, str]:
     by_path = [text for _, text in sorted(pairs, key=lambda pair: pair[0])]
     by_text = sorted(text for _, text in pairs)
     return _md5(by_path), _md5(by_text)
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _md5(lines: list[str]) -> str:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from engine.actions import NO_HOLES, PARSED_STATS, REQUIRED, ActionBatch, conform, pruned_kinds
 from engine.errors import CorruptCheckpointError, MissingSidecarError, UnreadableLogFileError
 from engine.log.paths import SIDECARS, FileKind, TransactionFileRef
+from engine.replay.claims import METADATA, Tally
 from engine.replay.compression import DEFAULT_LIMIT_BYTES, decode
 from engine.replay.parse import Parser
 from engine.replay.stats import lacks_texts, parsed_stats, stats_json
@@ -48,14 +49,22 @@ def read_checkpoint(
 ) -> Iterator[ActionBatch]:
     """Yield the actions of a checkpoint, of the kinds `wanted`, sidecars included.
 
-    Raises CorruptCheckpointError, or its kind MissingSidecarError, where it cannot be read whole.
+    Raises CorruptCheckpointError, or its kind MissingSidecarError, where it cannot be read whole,
+    and, after the last of them, where there were fewer than it or its hint says.
     """
+    tally = Tally(checkpoint)
+    of_sidecars = wanted if "add" in wanted or "remove" in wanted else ()
     for ref in checkpoint.files:
-        for batch in read_checkpoint_file(directory, ref, wanted=wanted, limit_bytes=limit_bytes):
+        for batch in read_checkpoint_file(
+            directory, ref, wanted=(*wanted, METADATA), limit_bytes=limit_bytes, tally=tally
+        ):
+            tally.take(batch)
             yield batch
-            if "add" in wanted or "remove" in wanted:
-                for sidecar in sidecars(batch, ref.version):
-                    yield from read_checkpoint_file(directory, sidecar, wanted=wanted)
+            for sidecar in sidecars(batch, ref.version) if of_sidecars else ():
+                for rows in read_checkpoint_file(directory, sidecar, wanted=wanted):
+                    tally.take_sidecar(rows)
+                    yield rows
+    tally.settle(directory, of_sidecars)
 
 
 def read_checkpoint_file(
@@ -66,14 +75,16 @@ def read_checkpoint_file(
     fields: tuple[str, ...] | None = None,
     row_groups: tuple[int, int] = (0, 1),
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    tally: Tally | None = None,
 ) -> Iterator[ActionBatch]:
     """Yield the actions of one file of a checkpoint; of `fields` only, where they are given.
 
-    With `row_groups=(i, n)`, of a Parquet file the i-th of n runs of its row groups.
+    With `row_groups=(i, n)`, of a Parquet file the i-th of n runs of its row groups. `tally` is
+    told how many lines a JSON file has.
     """
     try:
         if ref.is_json:
-            yield from _read_json(directory, ref, fields, limit_bytes)
+            yield from _read_json(directory, ref, fields, limit_bytes, tally)
         else:
             yield from _read_parquet(directory, ref, wanted, fields, row_groups)
     except CorruptCheckpointError:
@@ -169,21 +180,31 @@ def _read_json(
     ref: TransactionFileRef,
     fields: tuple[str, ...] | None,
     limit_bytes: int,
+    tally: Tally | None,
 ) -> Iterator[ActionBatch]:
     parser = Parser(directory.log_format, limit_bytes, fields)
+
+    def lines_of(name: str, plain: bytes) -> list[ActionBatch]:
+        if tally is not None:
+            tally.take_lines(plain.count(b"\n") + (not plain.endswith(b"\n")))
+        return parser.parse([(replace(ref, path=name), plain)])
+
     data = directory.storage.read(directory.file(ref.path))
-    if ref.kind is not FileKind.CHECKPOINT_JSON:
+    if ref.kind is FileKind.CHECKPOINT_JSON_PART:
         yield from parser.parse([(ref, data)])
+        return
+    if ref.kind is not FileKind.CHECKPOINT_JSON:
+        yield from lines_of(ref.path, data)
         return
     plain = decode(data, ref.path, limit_bytes)
     whole = single_object(plain, directory.log_format)
     if whole is None:
-        yield from parser.parse([(ref, plain)])
+        yield from lines_of(ref.path, plain)
         return
     parts = parts_of(whole, ref, directory.log_format)
     for name in parts:
         content = directory.storage.read(directory.file(name))
-        yield from parser.parse([(replace(ref, path=name), content)])
+        yield from lines_of(name, decode(content, name, limit_bytes))
     if not parts:
         yield from_object(whole, ref, directory.log_format)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.actions import files_schema, kinds, tombstones_schema
 from engine.config import MAX_DECOMPRESSED_BYTES
 from engine.replay.checkpoints import read_checkpoint, read_checkpoint_file, sidecars
+from engine.replay.claims import METADATA, Tally
 from engine.replay.compression import decode
 from engine.replay.lines import read_line
 from engine.replay.rules import STATE_KEYS
@@ -60,20 +61,27 @@ def read_base(
     """Return the files that hold the rows of the checkpoint, and its single actions.
 
     Of its file actions nothing is kept: a V2 manifest, and these few columns, are all that is read.
+    Raises CorruptCheckpointError where that much shows that there is less than should be.
     """
     files: list[TransactionFileRef] = []
     singles = Singles()
-    for ref in segment.checkpoint.files if segment.checkpoint else ():
+    if segment.checkpoint is None:
+        return files, singles
+    tally = Tally(segment.checkpoint)
+    for ref in segment.checkpoint.files:
         files.append(ref)
         for batch in read_checkpoint_file(
             directory,
             ref,
-            wanted=tuple(STATE_KEYS),
+            wanted=(*STATE_KEYS, METADATA),
             fields=(),
             limit_bytes=config[MAX_DECOMPRESSED_BYTES],
+            tally=tally,
         ):
+            tally.take(batch)
             singles.take(batch)
             files += sidecars(batch, ref.version)
+    tally.settle(directory, ())
     return files, singles
 
 

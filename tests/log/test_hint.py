@@ -19,7 +19,7 @@ SAMPLE_MD5 = "6a92d155a59bf2eecbd4b4ec7fd1f875"
 
 
 def test_the_version_is_what_a_hint_is_about() -> None:
-    assert parse_hint(b'{"version":10,"size":3,"parts":2}') == Hint(10)
+    assert parse_hint(b'{"version":10,"size":3,"parts":2}') == Hint(10, size=3)
 
 
 def test_the_checksum_of_the_protocols_example_is_the_one_it_gives() -> None:
