@@ -40,11 +40,14 @@ def table(root, log_format: str) -> LogBuilder:
     ("log_format", "suffix"),
     [("delta", "json"), ("indextables", "json"), ("indextables", "parquet")],
 )
-@pytest.mark.parametrize("range_bytes", [200, 1 << 26])
+@pytest.mark.parametrize(
+    ("range_bytes", "one_task_bytes"), [(200, 0), (1 << 26, 0), (1 << 26, 1 << 30)]
+)
 def test_spark_writes_what_this_process_writes(
-    spark, tmp_path, monkeypatch, log_format, suffix, range_bytes
+    spark, tmp_path, monkeypatch, log_format, suffix, range_bytes, one_task_bytes
 ):
     log = table(tmp_path / "t", log_format)
+    monkeypatch.setattr("engine.upkeep.compaction.spark.ONE_TASK_BYTES", one_task_bytes)
     options: dict[str, Any] = {"spark.txlog.compaction.format": suffix}
     monkeypatch.setattr("engine.upkeep.compaction.spark.RANGE_BYTES", range_bytes)
     opened = open_log(str(log.root), Config(options=options), spark=spark)

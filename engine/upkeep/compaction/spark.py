@@ -1,14 +1,18 @@
 """How does Spark write a compaction? Executors reconcile and one task writes: not the driver.
 
 commits ──mapInArrow(read)──► newest per task ──shuffle by key──► window ──► one task: a file
+
+All lines end up in one task, which copies them faster than a shuffle brings them. So it also
+reads and reconciles them, as long as their keys are no burden to it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.window import Window
@@ -17,7 +21,7 @@ from engine.actions import kinds
 from engine.errors import CompactionValidationError
 from engine.replay.checkpoints import ALL_KINDS
 from engine.replay.content import Content
-from engine.replay.pieces import RANGE_BYTES, Job
+from engine.replay.pieces import RANGE_BYTES, REFS_SCHEMA, Job, Piece
 from engine.replay.plan import split
 from engine.replay.rules import FILE_KINDS, NEWEST
 from engine.replay.spark import ReplayFrames
@@ -32,6 +36,7 @@ from engine.upkeep.compaction.tasks import (
     read_lines,
     write_lines,
     write_rows,
+    write_window,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +47,14 @@ if TYPE_CHECKING:
     from engine.config import Config
     from engine.log.listing import LogDirectory
     from engine.log.paths import TransactionFileRef
+    from engine.log.segment import LogSegment
     from engine.upkeep.publish import Staging
+
+
+# The commits of a window that one task takes as a whole. Of a line of 500 bytes it holds a key of
+# 32 to 64: some 100 MB. Compressed commits count for more, by what JSON commonly shrinks to.
+ONE_TASK_BYTES: Final = 1024 * 1024 * 1024
+_COMPRESSION: Final = 8
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,10 @@ class OnSpark:
             return self._rows(frames, staging)
 
     def _lines(self, frames: ReplayFrames, staging: Staging) -> Written:
+        if _text_bytes(frames.segment) <= ONE_TASK_BYTES:
+            refs = [Piece(ref).row(0) for ref in frames.segment.commits]
+            commits = self.spark.createDataFrame(pa.Table.from_pylist(refs, REFS_SCHEMA))
+            return self._written(commits, partial(write_window, job=self._job(), staging=staging))
         pieces = [piece for ref in frames.segment.commits for piece in split(ref, RANGE_BYTES)]
         lines = frames.mapped(pieces, partial(read_lines), None, LINES_SCHEMA)
         order = [F.desc(column) for column in NEWEST]
@@ -131,9 +147,12 @@ class OnSpark:
         return Job(self.directory, self.config)
 
 
-def _struct(known: Any) -> Any:
-    import pyarrow as pa
+def _text_bytes(segment: LogSegment) -> int:
+    """Return about how much text the commits of a segment are."""
+    return segment.size_bytes * (_COMPRESSION if segment.log_format.compressed_commits else 1)
 
+
+def _struct(known: Any) -> pa.Schema:
     return pa.schema([pa.field(kind, kind_type) for kind, kind_type in known.items()])
 
 

@@ -25,7 +25,7 @@ from engine.replay.reading import chunked
 from engine.replay.rules import FILE_KINDS, STATE_KEYS
 from engine.replay.travel import explained
 from engine.upkeep.compaction.lines import Keys, RunReader, WonSingles
-from engine.upkeep.compaction.local import Rows, prove_lines
+from engine.upkeep.compaction.local import Local, Rows, prove_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -91,9 +91,18 @@ def write_lines(
                 crc, size = zlib.crc32(data, crc), size + len(data)
                 _take(keys, batch)
         prove_lines(job.directory, job.config, staging.name(name), size, keys, crc)
-        answer = [[name], [size], [keys.size]]
-        arrays = [pa.array(v, f.type) for v, f in zip(answer, WRITTEN_SCHEMA, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=WRITTEN_SCHEMA)
+        yield _answer(name, size, keys.size)
+
+
+def write_window(
+    batches: Iterable[pa.RecordBatch], job: Job, staging: Staging
+) -> Iterator[pa.RecordBatch]:
+    """Compact the commits that come, all of the window's, as a process on its own would."""
+    with explained():
+        name = f"{uuid.uuid4().hex}.json"
+        commits = sorted((p.ref for p in pieces_of(batches)), key=lambda ref: ref.version)
+        written = Local(job.directory, job.config).write(commits, staging, name)
+        yield _answer(name, written.size, written.actions)
 
 
 def write_rows(
@@ -110,9 +119,7 @@ def write_rows(
                     rows.write(kind, column)
                     actions += len(column)
             rows.close()
-        answer = [[name], [job.directory.storage.size(path)], [actions]]
-        arrays = [pa.array(v, f.type) for v, f in zip(answer, WRITTEN_SCHEMA, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=WRITTEN_SCHEMA)
+        yield _answer(name, job.directory.storage.size(path), actions)
 
 
 def content_of_winners(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
@@ -137,6 +144,11 @@ def content_of_files(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa
             ):
                 found += content_of(batch.columns)
         yield _content_batch(found)
+
+
+def _answer(name: str, size: int, actions: int) -> pa.RecordBatch:
+    row = {"name": name, "size": size, "actions": actions}
+    return pa.RecordBatch.from_pylist([row], WRITTEN_SCHEMA)
 
 
 def _line_batch(run: Run, part: FileRows, keep: np.ndarray, root: str) -> pa.RecordBatch:
