@@ -165,6 +165,12 @@ def checkpoint(log: LogBuilder, edit: Callable[[Actions], Actions]) -> None:
     log._write_parquet(f"{3:020d}.checkpoint.parquet", actions)
 
 
+def contradict(log: LogBuilder) -> None:
+    """Let the checkpoint of version 3 have lost a file, and nothing older be there to tell."""
+    checkpoint(log, without("add", path="b"))
+    log.clean_up(3)
+
+
 def compaction(log: LogBuilder, start: int, end: int, edit: Callable[[Actions], Actions]) -> None:
     """Write a compaction as `edit` makes it."""
     path = log.compaction(start, end)
@@ -581,6 +587,11 @@ def _(log: LogBuilder) -> None:
 @defect("CHECKPOINT_METADATA", "a checkpoint with other table properties")
 def _(log: LogBuilder) -> None:
     checkpoint(log, changed("metaData", {}, configuration={}))
+
+
+@defect("CHECKPOINTS_DISAGREE", "two checkpoints, and the commits before them are gone")
+def _(log: LogBuilder) -> None:
+    contradict(log)
 
 
 @defect("CHECKPOINT_HEADLESS", "a checkpoint without metaData")

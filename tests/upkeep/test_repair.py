@@ -24,6 +24,7 @@ from tests.upkeep.defects import (
     SKIP,
     WRITERS,
     append,
+    contradict,
     file,
     gone,
     one,
@@ -197,6 +198,7 @@ def no_metadata(log: LogBuilder) -> None:
         (only_checkpoint_is_torn, "no checkpoint is usable: 00000000000000000005"),
         (unknown_feature, "teleportation"),
         (no_metadata, "metaData"),
+        (contradict, "contradicts 00000000000000000003.checkpoint.parquet"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -207,6 +209,13 @@ def test_what_cannot_be_proven_is_refused_with_what_is_missing(tmp_path, damage,
         repair(log, tmp_path / "new")
     assert missing in str(refused.value)
     assert not (tmp_path / "new").exists()
+
+
+def test_of_two_checkpoints_that_contradict_each_other_the_one_left_is_believed(tmp_path):
+    log = sound_log(tmp_path)
+    contradict(log)
+    log.file(f"{3:020d}.checkpoint.parquet").unlink()
+    assert files_of(repair(log, tmp_path / "new").target.rpartition("/")[0]) == wanted(log)
 
 
 def test_what_came_after_a_gap_is_given_up_when_asked_to(tmp_path):

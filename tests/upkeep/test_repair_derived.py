@@ -11,7 +11,7 @@ import pytest
 from engine import open_log
 from engine.errors import CatalogManagedError
 from tests.logs import LogBuilder, Shape, add, protocol, remove
-from tests.upkeep.defects import DEFECTS, NOW, Defect, sound_log
+from tests.upkeep.defects import DEFECTS, NOW, Defect, contradict, sound_log
 from tests.upkeep.test_repair import Stopped, content, files_of, wanted
 
 # What in-place repair is for: everything about these that is an error or a warning.
@@ -60,6 +60,10 @@ def commits(log: LogBuilder) -> dict[str, tuple[bytes, int]]:
     }
 
 
+def checkpoints(log: LogBuilder) -> list[str]:
+    return sorted(path.name for path in log.directory.glob("*.checkpoint.*"))
+
+
 @pytest.mark.parametrize("defect", MENDABLE, ids=lambda defect: defect.name)
 def test_each_defect_of_a_derived_file_is_mended_in_place(tmp_path, defect: Defect):
     log = sound_log(tmp_path)
@@ -92,6 +96,16 @@ def test_a_dry_run_says_what_would_be_mended_and_writes_nothing(tmp_path):
         ("hint", 5, "planned"),
     ]
     assert content(log.root) == before
+
+
+def test_of_two_checkpoints_that_contradict_each_other_both_are_left_as_they_are(tmp_path):
+    log = sound_log(tmp_path)
+    contradict(log)
+    before = {path: log.file(path).read_bytes() for path in checkpoints(log)}
+    done = mend(log)
+    assert {path: log.file(path).read_bytes() for path in checkpoints(log)} == before
+    assert {mended.action for mended in done.mended} <= {"refused"}
+    assert "CHECKPOINTS_DISAGREE" in {finding.code for finding in done.proof.findings}
 
 
 def test_a_checkpoint_that_nothing_else_proves_is_left_as_it_is(tmp_path):

@@ -140,8 +140,8 @@ def test_lost_files_are_named_from_the_checkpoint_the_walk_began_with(tmp_path):
     actions = [a for a in log.commits[0] if "add" not in a]
     log.commits[0] = actions
     log.checkpoint(3)
-    (finding,) = [f for f in look(log).findings if f.code == "CHECKPOINT_LOST_FILES"]
-    assert finding.message.endswith(": old")
+    (finding,) = [f for f in look(log).findings if f.code == "CHECKPOINTS_DISAGREE"]
+    assert "missing: old)" in finding.message
 
 
 @pytest.mark.parametrize("log_format", ["delta", "indextables"])
@@ -175,7 +175,7 @@ def test_a_walk_goes_on_from_the_next_checkpoint_after_a_gap(tmp_path):
     assert codes(log) == {"OLD_GAP", "CHECKPOINT_UNPROVEN"}
     log.commits[6].clear()
     log.checkpoint(7)
-    assert codes(log) == {"OLD_GAP", "CHECKPOINT_UNPROVEN", "CHECKPOINT_LOST_FILES"}
+    assert codes(log) == {"OLD_GAP", "CHECKPOINT_UNPROVEN", "CHECKPOINTS_DISAGREE"}
 
 
 def test_of_many_findings_alike_the_rest_are_counted():

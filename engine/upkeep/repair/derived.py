@@ -21,13 +21,13 @@ from engine.replay.engines import Engines
 from engine.snapshot import load_snapshot
 from engine.upkeep.allowed import refuse_unkept
 from engine.upkeep.checkpoint.checkpoint import Asked, checkpoint
+from engine.upkeep.checkpoint.found import hint_to, read_whole
 from engine.upkeep.checksum import checksum_content
 from engine.upkeep.compaction.local import Local
 from engine.upkeep.compaction.write import staged
 from engine.upkeep.repair.source import choose_source
 from engine.upkeep.verify.findings import Findings
 from engine.upkeep.verify.listing import LogFiles, list_everything
-from engine.upkeep.verify.reading import Reader
 from engine.upkeep.verify.verify import check_hint, verify
 from engine.upkeep.verify.walk import Walk
 
@@ -98,7 +98,7 @@ def repair_derived(
         head = walk.singles
         protocol = head.winner("protocol") or {}
         refuse_unkept(protocol, head.winner("metaData") or {}, directory)
-    work = _Work(directory, config, files, walk.unusable, now_ms, dry_run)
+    work = _Work(directory, config, files, walk, now_ms, dry_run)
     mended = list(work.run())
     proof = verify(directory, config, now_ms=now_ms)
     return DerivedRepair(directory.table_url, mended, proof)
@@ -109,7 +109,7 @@ class _Work:
     directory: LogDirectory
     config: Config
     files: LogFiles
-    unusable: dict[str, str]
+    walk: Walk
     now_ms: int
     dry_run: bool
 
@@ -139,15 +139,15 @@ class _Work:
         whole = complete_checkpoints(self.files.refs)
         for c in sorted(whole, key=lambda c: c.rank):
             empty = next((ref for ref in c.files if not ref.size), None)
-            why = "it has 0 bytes" if empty else self.unusable.get(c.name)
+            why = "it has 0 bytes" if empty else self.walk.unusable.get(c.name)
             if why:
                 yield Mended(c.name, "checkpoint", c.version, why, "planned"), c.files
         yield from self._incomplete({ref.path for c in whole for ref in c.files})
         for ref in self.files.of(FileKind.COMPACTION):
-            if why := self.unusable.get(ref.path):
+            if why := self.walk.unusable.get(ref.path):
                 yield Mended(ref.path, "compaction", ref.version, why, "planned"), (ref,)
         for ref in self.files.of(FileKind.CHECKSUM):
-            if why := self.unusable.get(ref.path):
+            if why := self.walk.unusable.get(ref.path):
                 yield Mended(ref.path, "checksum", ref.version, why, "planned"), (ref,)
 
     def _incomplete(self, whole: set[str]) -> Iterator[tuple[Mended, Sequence[TransactionFileRef]]]:
@@ -162,8 +162,9 @@ class _Work:
     def _refuse_needed(self, mended: Mended) -> None:
         """Raise NotProvableError where a file's version is not proven without it."""
         assert mended.version is not None
-        wrong = {**self.unusable, mended.path: mended.wrong}
-        choose_source(self.directory, self.files, wrong, mended.version)
+        wrong = {**self.walk.unusable, mended.path: mended.wrong}
+        doubts = self.walk.doubts
+        choose_source(self.directory, self.files, wrong, mended.version, doubts=doubts)
 
     def _written(self, mended: Mended, staging: Staging) -> Mended:
         if self.dry_run:
@@ -226,18 +227,8 @@ class _Work:
         yield Mended(HINT, "hint", version, why, action)
 
     def _hint_to(self, newest: Checkpoint) -> bytes:
-        read = Reader(self.directory, self.config).checkpoint(newest)
-        adds = int(read.rows.is_add.sum())
-        hint: dict[str, Any] = {
-            "version": newest.version,
-            "size": len(read.rows) + sum(read.counts.values()) + len(read.sidecars),
-            "sizeInBytes": sum(ref.size for ref in newest.files),
-        }
-        if newest.kind is FileKind.CHECKPOINT_PART:
-            hint["parts"] = len(newest.files)
+        told = read_whole(self.directory, newest, self.files.refs)
+        hint = hint_to(told, self.directory, self.now_ms)
         if self.directory.log_format.checkpoint_directory is None:
-            hint["numOfAddFiles"] = adds
             hint["checksum"] = checksums(hint)[0]
-        else:
-            hint |= {"numFiles": adds, "createdTime": self.now_ms}
         return orjson.dumps(hint)

@@ -166,7 +166,7 @@ def find_source(
     files = list_everything(directory)
     walk = Walk(directory, config, files, Findings(), now_ms)
     walk.run()
-    return choose_source(directory, files, walk.unusable, version)
+    return choose_source(directory, files, walk.unusable, version, doubts=walk.doubts)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from engine.errors import NotProvableError
 from engine.log.paths import FileKind, TransactionFileRef
 from engine.log.segment import Checkpoint, LogSegment
-from engine.upkeep.verify.findings import some
+from engine.upkeep.verify.doubts import DISAGREE
+from engine.upkeep.verify.findings import RULES, some
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from engine.log.listing import LogDirectory
+    from engine.upkeep.verify.doubts import Doubt
     from engine.upkeep.verify.listing import LogFiles
 
 
@@ -40,12 +42,14 @@ def choose_source(
     files: LogFiles,
     unusable: Mapping[str, str],
     version: int | None = None,
+    *,
+    doubts: Iterable[Doubt] = (),
 ) -> Source:
     """Return the newest version that what is usable proves, or `version` itself.
 
     Versions behind it are given up only where none of their commits can be read: a torn end.
     Raises NotProvableError, with what is missing, where a commit that can be read would be lost,
-    or nothing is proven at all.
+    nothing is proven at all, or all begins with a checkpoint that another one contradicts.
     """
     commits = {v: ref for v, ref in files.commits.items() if ref.path not in unusable}
     compactions = [
@@ -68,6 +72,11 @@ def choose_source(
             f"or give them up with --version {target}",
         )
     segment = _segment(directory, ways, checkpoints, commits, target)
+    start = segment.checkpoint
+    if doubt := next((d for d in doubts if start is not None and d.covers(start.version)), None):
+        advice = RULES[DISAGREE].advice
+        why = f"version {target} is not proven: {doubt.told()}; {advice}"
+        raise NotProvableError(directory.url, why)
     ignored = {name: why for name, why in unusable.items() if name not in _names(segment)}
     return Source(segment, ignored, lost)
 

@@ -171,6 +171,11 @@ RULES: Final[dict[str, Rule]] = {
     ),
     "CHECKPOINT_PROTOCOL": Rule(ERROR, "a checkpoint has another protocol", _DERIVED),
     "CHECKPOINT_METADATA": Rule(ERROR, "a checkpoint has another metaData", _DERIVED),
+    "CHECKPOINTS_DISAGREE": Rule(
+        ERROR,
+        "two checkpoints contradict each other, and no commit is old enough to tell who is right",
+        "restore older commits, or move the wrong one out of the log: neither is written anew",
+    ),
     "CHECKPOINT_UNPROVEN": Rule(
         INFO,
         "the commits before a checkpoint are gone: it can be read, and not be compared",

@@ -20,6 +20,7 @@ from engine.replay.local import Progress, in_order
 from engine.replay.state import Singles
 from engine.upkeep.verify.actions import partition_complaints
 from engine.upkeep.verify.derived import Truth, wrong_singles, wrong_sums
+from engine.upkeep.verify.doubts import AGAINST_BASE, DISAGREE, Doubt
 from engine.upkeep.verify.findings import ERROR, RULES, Findings, some
 from engine.upkeep.verify.ledger import Applied, Ledger, Sums, adds_last
 from engine.upkeep.verify.odd import Odd, odd_alone, odd_in_checkpoint, odd_in_compaction
@@ -46,7 +47,8 @@ class Walk:
 
     `base` is the version of the checkpoint that was taken for granted, -1 where all is proven.
     `unusable` are files that nobody should read any more, and why: commits by their own name,
-    checkpoints by that of their first file.
+    checkpoints by that of their first file. `doubts` are checkpoints that contradict the one that
+    was taken for granted: neither is unusable, for nobody knows which of them is wrong.
     """
 
     directory: LogDirectory
@@ -62,6 +64,7 @@ class Walk:
     is_known: bool = True
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     unusable: dict[str, str] = field(default_factory=dict)
+    doubts: list[Doubt] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.directory, self.config, stats=self.deep)
@@ -204,10 +207,21 @@ class Walk:
         return sorted(names)
 
     def unsound(self, code: str, message: str, path: str, version: int) -> None:
-        """Enter a finding about a derived file, which is of no use where it is an error."""
+        """Enter a finding about a derived file, which is of no use where it is an error.
+
+        What contradicts no more than a checkpoint that was taken for granted is in doubt instead.
+        """
+        if self.base >= 0 and code in AGAINST_BASE:
+            self._doubt(message, path, version)
+            return
         self.found.add(code, message, path=path, version=version)
         if RULES[code].severity == ERROR:
             self.unusable.setdefault(path, message)
+
+    def _doubt(self, message: str, path: str, version: int) -> None:
+        doubt = Doubt(self.base_files[0].path, self.base, path, version, message)
+        self.doubts.append(doubt)
+        self.found.add(DISAGREE, doubt.told(), path=path, version=version)
 
     def complain(self, code: str, message: str, ref: TransactionFileRef) -> None:
         """Enter a finding about a commit."""
