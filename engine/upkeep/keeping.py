@@ -49,7 +49,7 @@ class Keeping(ABC):
     def head(self, version: int | None = None) -> Head:
         """Return the protocol and metaData of a version."""
 
-    def compact(  # noqa: PLR0913
+    def compact(
         self,
         start: int | None = None,
         end: int | None = None,

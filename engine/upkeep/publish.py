@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from engine.errors import AlreadyExistsError, CorruptCheckpointError
-from engine.log.hint import checksums
-from engine.log.listing import list_log, read_hint
+from engine.errors import AlreadyExistsError, CorruptCheckpointError, StorageError
+from engine.log.hint import Hint, checksums, parse_hint
+from engine.log.listing import list_log
 from engine.log.paths import HINT, FileKind
+from engine.log.segment import complete_checkpoints
 from engine.replay.checkpoints import json_parts, read_checkpoint_file, sidecars
 from engine.storage import join
 
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from engine.log.listing import LogDirectory
+    from engine.log.segment import Checkpoint
     from engine.storage import Storage
 
 # It sorts before every version, so that a listing from a version on does not see it.
 STAGING: Final = ".txlog-staging"
 
 INTENT: Final = "intent.json"
+
+# How often a hint is pointed at something newer still before that is left to others.
+_HINT_TRIES: Final = 8
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -121,21 +126,60 @@ def expired_runs(runs: Iterable[str], *, now_ms: int, safe_age_ms: int) -> list[
     ]
 
 
-def move_hint(directory: LogDirectory, hint: dict[str, Any], *, checksum: bool) -> bool:
+def move_hint(
+    directory: LogDirectory, hint: dict[str, Any], *, checksum: bool, only_forward: bool = False
+) -> bool:
     """Point `_last_checkpoint` at a checkpoint that is published; never backwards.
 
-    Returns whether it was moved. A hint that is there, sound and newer stays. Between the look
-    and the write another process may move it forward, and this write then takes it back: readers
-    list from it on, so that an old hint costs them time and nothing else.
+    Returns whether it was moved. A hint to a newer checkpoint that is listed stays, as does one
+    of the same version with `only_forward`; one that names what is not there does not. Nothing is
+    written over a hint that cannot be looked at. After the write the log is listed: where another
+    process wrote a newer checkpoint meanwhile, the hint is pointed at that one.
     """
-    known, _ = read_hint(directory)
-    if known is not None and known.version > hint["version"]:
-        _logger.info("%s: the hint is at %d already", directory.url, known.version)
-        return False
-    if checksum:
-        hint = {**hint, "checksum": checksums(hint)[0]}
-    directory.storage.replace(directory.file(HINT), orjson.dumps(hint))
-    return True
+    moved = False
+    for _ in range(_HINT_TRIES):
+        try:
+            known = _hint_there(directory)
+        except StorageError as error:
+            _logger.warning("%s: the hint is left as it is: %s", directory.url, error.reason)
+            return moved
+        if known is not None:
+            stays = known.version > hint["version"] - only_forward
+            if stays and _newest_from(directory, known.version) is not None:
+                _logger.info("%s: the hint is at %d already", directory.url, known.version)
+                return moved
+        said = {**hint, "checksum": checksums(hint)[0]} if checksum else hint
+        directory.storage.replace(directory.file(HINT), orjson.dumps(said))
+        moved = True
+        newest = _newest_from(directory, hint["version"])
+        if newest is None or newest.version == hint["version"]:
+            return moved
+        hint, only_forward = bare_hint(newest), True
+    return moved
+
+
+def bare_hint(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the hint to a checkpoint that was listed and not read."""
+    parts = len(checkpoint.files)
+    is_split = checkpoint.kind is FileKind.CHECKPOINT_PART
+    return {"version": checkpoint.version, "size": -1, **({"parts": parts} if is_split else {})}
+
+
+def _hint_there(directory: LogDirectory) -> Hint | None:
+    """Return the hint; None where there is none or it is garbage. Raises StorageError."""
+    try:
+        hint = parse_hint(directory.storage.read(directory.file(HINT)))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return None if isinstance(hint, str) else hint
+
+
+def _newest_from(directory: LogDirectory, version: int) -> Checkpoint | None:
+    """Return the newest complete checkpoint of this version or a later one."""
+    found = complete_checkpoints(list_log(directory, version).refs)
+    return max(
+        (c for c in found if all(f.size for f in c.files)), key=lambda c: c.rank, default=None
+    )
 
 
 def _withdraw_unfinished(staging: Staging) -> None:

@@ -22,6 +22,7 @@ from tests.logs import LogBuilder, add, metadata, protocol, remove
 from tests.spark.fixtures import environment
 from tests.spark.victim import NOW
 from tests.upkeep.kept import seen
+from tests.upkeep.test_kill import assert_told
 
 if TYPE_CHECKING:
     from tests.s3.fixtures import S3Server
@@ -53,6 +54,7 @@ def finish(table: str, wanted: dict[str, Any], shape: Shape) -> None:
     assert seen(after) == wanted
     assert after.segment.checkpoint is not None
     assert after.segment.checkpoint.version == after.version
+    assert_told(open_log(table), after.version)
     directory = log.directory
     assert ".txlog-staging" not in directory.storage.list_directories(directory.path)
 

@@ -7,10 +7,12 @@ import shutil
 import signal
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 
 from engine import open_log
-from engine.log.paths import FileKind
+from engine.log.listing import read_hint
+from engine.log.paths import HINT, FileKind
 from engine.replay.checkpoints import json_parts, read_checkpoint_file, sidecars
 from engine.storage import FileInfo
 from engine.upkeep.checkpoint.shape import Shape
@@ -140,6 +142,31 @@ def assert_survives(table: str, wanted: dict[int, Any], shape: Shape, options: A
     assert not found.fallbacks
     assert not {name for name in files(log) if STAGING in name or name.endswith(".tmp")}
     assert not orphans(log)
+    assert_told(log, max(wanted))
+
+
+def assert_told(log: TableLog, version: int) -> None:
+    """The hint names the checkpoint of a version as it is, and metadata is beside Parquet."""
+    directory = log.directory
+    checkpoint = log.snapshot().segment.checkpoint
+    assert checkpoint is not None
+    hint = orjson.loads(directory.storage.read(directory.file(HINT)))
+    assert hint["version"] == version
+    assert read_hint(directory)[1] is None
+    adds = log.snapshot().files().num_rows
+    assert hint.get("numFiles", hint.get("numOfAddFiles")) == adds
+    if checkpoint.kind is FileKind.CHECKPOINT_PART:
+        assert hint["parts"] == len(checkpoint.files)
+    if checkpoint.kind is FileKind.CHECKPOINT_JSON:
+        parts = json_parts(directory, checkpoint.files[0])
+        assert hint.get("parts") == (len(parts) or None)
+        assert all(hint["checkpointId"] in part for part in parts)
+    below = directory.log_format.checkpoint_directory
+    if below and checkpoint.kind is not FileKind.CHECKPOINT_JSON:
+        path = directory.file(f"{below}/{version:020d}.checkpoint.json")
+        about = orjson.loads(directory.storage.read(path))
+        assert (about["version"], about["size"]) == (version, adds)
+        assert about.get("parts") == hint.get("parts")
 
 
 CASES = [
@@ -193,7 +220,7 @@ def test_killed_at_any_step_on_disk_it_loses_nothing(
     assert killed_at_each_step(copied, victims, shape, options, wanted) > 10
 
 
-@pytest.mark.parametrize(("log_format", "shape", "options"), [CASES[0], CASES[1], CASES[2]])
+@pytest.mark.parametrize(("log_format", "shape", "options"), [*CASES[:3], CASES[4]])
 def test_killed_at_any_step_on_s3_it_loses_nothing(
     tmp_path: Path,
     s3: S3Server,

@@ -7,9 +7,11 @@ import json
 import pytest
 
 from engine import open_log
+from engine.errors import StorageError
 from engine.log.hint import parse_hint
 from engine.log.listing import read_hint
 from engine.log.paths import HINT
+from engine.storage.local import LocalStorage
 from engine.upkeep.publish import STAGING, expired_runs, move_hint, new_staging, remove_leftovers
 from tests.logs import LogBuilder
 
@@ -85,14 +87,66 @@ def test_what_is_not_the_name_of_a_run_is_kept():
     ]
 
 
-def test_the_hint_moves_forward_only(directory):
-    assert move_hint(directory, {"version": 5, "size": 1}, checksum=True)
-    assert not move_hint(directory, {"version": 4, "size": 1}, checksum=True)
-    assert move_hint(directory, {"version": 5, "size": 2}, checksum=True)
+def published(directory, version: int) -> None:
+    path = directory.file(f"{version:020d}.checkpoint.parquet")
+    directory.storage.write_new(path, b"PAR1")
+
+
+def hinted(directory) -> int:
     hint, fallback = read_hint(directory)
     assert fallback is None
     assert hint is not None
-    assert hint.version == 5
+    return hint.version
+
+
+def test_the_hint_moves_forward_only(directory):
+    published(directory, 5)
+    assert move_hint(directory, {"version": 5, "size": 1}, checksum=True)
+    assert not move_hint(directory, {"version": 4, "size": 1}, checksum=True)
+    assert move_hint(directory, {"version": 5, "size": 2}, checksum=True)
+    assert not move_hint(directory, {"version": 5, "size": 3}, checksum=True, only_forward=True)
+    assert hinted(directory) == 5
+
+
+def test_a_hint_to_what_is_not_there_does_not_stay(directory):
+    published(directory, 5)
+    directory.storage.replace(directory.file(HINT), b'{"version": 1000000, "size": 1}')
+    assert move_hint(directory, {"version": 5, "size": 1}, checksum=True)
+    assert hinted(directory) == 5
+
+
+def test_a_hint_that_cannot_be_read_now_is_not_overwritten(directory, monkeypatch):
+    published(directory, 9)
+    move_hint(directory, {"version": 9, "size": 1}, checksum=True)
+    plain = LocalStorage.read
+
+    def unreadable(storage, path):
+        if path.endswith(HINT):
+            raise StorageError(path, "timed out")
+        return plain(storage, path)
+
+    published(directory, 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "read", unreadable)
+        assert not move_hint(directory, {"version": 5, "size": 1}, checksum=True)
+    assert hinted(directory) == 9
+
+
+def test_of_two_writers_the_one_with_the_older_checkpoint_does_not_have_the_last_word(
+    directory, monkeypatch
+):
+    published(directory, 5)
+    plain, others = LocalStorage.replace, [9, 7]
+
+    def overtaken(storage, path, data):
+        if others:
+            published(directory, other := others.pop())
+            plain(storage, path, b'{"version": %d, "size": 1}' % other)
+        plain(storage, path, data)
+
+    monkeypatch.setattr(LocalStorage, "replace", overtaken)
+    assert move_hint(directory, {"version": 5, "size": 1}, checksum=True)
+    assert hinted(directory) == 9
 
 
 def test_a_broken_hint_is_replaced_and_the_new_one_has_a_checksum(directory):

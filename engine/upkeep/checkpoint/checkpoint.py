@@ -17,14 +17,13 @@ from engine.errors import (
     CheckpointWriteError,
     ReplayError,
 )
-from engine.log.listing import list_log
 from engine.log.paths import FileKind
 from engine.log.segment import Checkpoint, Fallback, LogSegment, complete_checkpoints
-from engine.replay.checkpoints import read_checkpoint
 from engine.replay.heads import read_head
 from engine.snapshot import complete, load_snapshot
 from engine.upkeep.allowed import refuse_checkpoint
 from engine.upkeep.checkpoint.building import Builder, Made
+from engine.upkeep.checkpoint.found import Told, complete_metadata, hint_to, read_whole, winner
 from engine.upkeep.checkpoint.outcome import CheckpointResult
 from engine.upkeep.checkpoint.outranking import outranking
 from engine.upkeep.checkpoint.placing import TakenError, place
@@ -103,7 +102,7 @@ class _Work:
         self.least_parts = 1
         self.staging: Staging | None = None
         self.made: Made | None = None
-        self.existing: Checkpoint | None = None
+        self.existing: Told | None = None
         self.seconds: dict[str, float] = {}
 
     def run(self, watch: Watch | None) -> CheckpointResult:
@@ -141,11 +140,10 @@ class _Work:
         ]
         there = segment.checkpoint
         if there is not None and there.version == segment.version:
-            for _ in read_checkpoint(directory, there):
-                pass  # it is sound when it can be read whole
+            told = read_whole(directory, there, self.listing.refs)
             outranked = any(other.rank > there.rank for other in at_version)
             if not (outranked and self.asked.repair):
-                self.existing = there
+                self.existing = told
                 return "local", read_head(segment, directory, config), ()
         elif segment.last_commit is None:
             reason = "its commit is not there"
@@ -229,13 +227,14 @@ class _Work:
         table = self.directory.table_url
         fallbacks, version = found.fallbacks, found.version
         if self.existing is not None:
-            shape = _SHAPE_OF[self.existing.kind]
-            reason = f"version {version} has a sound checkpoint already: {self.existing.name}"
-            files = tuple(ref.path for ref in self.existing.files)
-            size = sum(ref.size for ref in self.existing.files)
+            told = self.existing
+            if not self.asked.dry_run:
+                self.catch_up(told)
+            name = told.checkpoint.name
+            reason = f"version {version} has a sound checkpoint already: {name}"
             return CheckpointResult(
-                table, version, shape, created=False, reason=reason, files=files,
-                size_bytes=size, fallbacks=fallbacks,
+                table, version, told.shape, created=False, reason=reason, files=told.files,
+                size_bytes=told.size_bytes, fallbacks=fallbacks,
             )  # fmt: skip
         assert self.made is not None
         made, segment = self.made, found.segment
@@ -248,10 +247,9 @@ class _Work:
         assert self.staging is not None
         started = time.perf_counter()
         placed = place(made.laid, self.staging, made.plan, made.kept)
-        has_checksum = self.directory.log_format.checkpoint_directory is None
         if not placed.is_new:
-            self.refuse_unsound(placed.files[-1], made)
-        move_hint(self.directory, placed.hint, checksum=has_checksum)
+            return self.second(placed.files[-1], made, fallbacks)
+        move_hint(self.directory, placed.hint, checksum=self.has_checksum)
         self.seconds["publish"] = round(time.perf_counter() - started, 6)
         written = sum(file.size_bytes for file in made.laid.files)
         _logger.info(
@@ -262,8 +260,7 @@ class _Work:
             table=table,
             version=version,
             shape=made.laid.shape,
-            created=placed.is_new,
-            reason="" if placed.is_new else "another writer was first, with the same",
+            created=True,
             files=placed.files,
             size_bytes=placed.size_bytes,
             replaced_bytes=segment.size_bytes,
@@ -274,27 +271,35 @@ class _Work:
             engine=made.engine,
         )
 
-    def refuse_unsound(self, name: str, made: Made) -> None:
-        """Look at the checkpoint of a writer who was first; it must hold as many live files."""
-        refs = list_log(self.directory, made.plan.version).refs
-        found = next(c for c in complete_checkpoints(refs) if c.files[-1].path == name)
-        adds = sum(
-            len(column) - column.null_count
-            for batch in read_checkpoint(self.directory, found, wanted=("add",))
-            if (column := batch.columns.get("add")) is not None
+    def second(self, name: str, made: Made, fallbacks: tuple[Fallback, ...]) -> CheckpointResult:
+        """Tell of the checkpoint of a writer who was first, once it says what ours would have."""
+        assert made.laid is not None
+        told = winner(self.directory, name, made.plan, made.laid.few, made.content)
+        self.catch_up(told)
+        return CheckpointResult(
+            table=self.directory.table_url,
+            version=made.plan.version,
+            shape=told.shape,
+            created=False,
+            reason="another writer was first, with the same",
+            files=told.files,
+            size_bytes=told.size_bytes,
+            content=made.content,
+            fallbacks=fallbacks,
+            engine=made.engine,
         )
-        if adds != (wanted := made.content.counts.get("add", 0)):
-            reason = f"it holds {adds:,} live files of {wanted:,}"
-            raise CheckpointCorruptionError(self.directory.file(name), reason)
+
+    def catch_up(self, told: Told) -> None:
+        """Do what the writer of a checkpoint that is there may have died before: tell of it."""
+        complete_metadata(told, self.directory, self.now_ms)
+        hint = hint_to(told, self.directory, self.now_ms)
+        move_hint(self.directory, hint, checksum=self.has_checksum, only_forward=True)
+
+    @property
+    def has_checksum(self) -> bool:
+        """Whether the hint of this format has a checksum."""
+        return self.directory.log_format.checkpoint_directory is None
 
 
 def _has_v2(state: State) -> bool:
     return "v2Checkpoint" in ((state.protocol or {}).get("readerFeatures") or ())
-
-
-_SHAPE_OF: Final = {
-    FileKind.CHECKPOINT: Shape.CLASSIC,
-    FileKind.CHECKPOINT_PART: Shape.MULTI_PART,
-    FileKind.CHECKPOINT_V2: Shape.V2_PARQUET,
-    FileKind.CHECKPOINT_JSON: Shape.JSON,
-}

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import pyarrow as pa
 
-from engine.errors import AlreadyExistsError
 from engine.log import paths
 from engine.replay.content import Content
+from engine.upkeep.checkpoint.found import SETTLED, write_metadata
 from engine.upkeep.checkpoint.laying import proven_lines
 from engine.upkeep.checkpoint.rows import content_of_rows, few_rows, rows_of, to_lines
 from engine.upkeep.checkpoint.shape import CheckpointPlan, Shape
@@ -42,7 +42,11 @@ class TakenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A checkpoint that is part of the log: its files, their bytes, and the hint to it."""
+    """A checkpoint that is part of the log: its files, their bytes, and the hint to it.
+
+    Where it is not new, another writer was first with the last of these names: the rest tells of
+    what was withdrawn.
+    """
 
     files: tuple[str, ...]
     size_bytes: int
@@ -137,8 +141,7 @@ def _refuse_other_part(file: StagedFile, final: str, staging: Staging) -> None:
     except (pa.ArrowException, OSError, ValueError):
         raise TakenError(final) from None
     # Tombstones and txns may have run out between two writers; nothing else may differ.
-    kinds = {"add", "metaData", "protocol"}
-    if file.content.of(kinds) != found.of(kinds):
+    if file.content.of(SETTLED) != found.of(SETTLED):
         raise TakenError(final)
 
 
@@ -256,18 +259,10 @@ def _tags(file: StagedFile, plan: CheckpointPlan) -> dict[str, str]:
     return {CONTENT_TAG: orjson.dumps(said).decode(), ROWS_TAG: plan.rows_key, **newest}
 
 
-def _tell(laid: Laid, staging: Staging, plan: CheckpointPlan, **more: int) -> None:
+def _tell(laid: Laid, staging: Staging, plan: CheckpointPlan, parts: int | None = None) -> None:
     """Write the metadata of a Parquet checkpoint of `_transaction_log` beside it."""
-    if plan.log_format.checkpoint_directory is None:
-        return
-    name = paths.checkpoint_json_name(plan.version)
     adds = laid.content.counts.get("add", 0)
-    about = {"version": plan.version, "size": adds, **more, "createdTime": plan.now_ms}
-    path = staging.directory.file(_inside(name, plan))
-    try:
-        staging.directory.storage.write_new(path, orjson.dumps(about))
-    except AlreadyExistsError:
-        return
+    write_metadata(staging.directory, plan.version, adds, parts, plan.now_ms)
 
 
 def _hint(laid: Laid, plan: CheckpointPlan, size_bytes: int, **more: Any) -> dict[str, Any]:

@@ -147,7 +147,7 @@ class CheckpointPlan:
         return replace(self, shape=shape)
 
 
-def plan_checkpoint(  # noqa: PLR0913
+def plan_checkpoint(
     version: int,
     protocol: Mapping[str, Any],
     metadata: Mapping[str, Any],

@@ -1,0 +1,97 @@
+"""Two writers of one version end up with one checkpoint, and both tell of the one that is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from engine import open_log
+from engine.errors import CheckpointCorruptionError
+from engine.upkeep.checkpoint import checkpoint as module
+from engine.upkeep.checkpoint.shape import Shape
+from tests.upkeep.kept import seen, write
+from tests.upkeep.test_kill import OPTIONS, WITHOUT_PARTS, assert_told, built, orphans
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+WHOLE = {**OPTIONS, "spark.indextables.checkpoint.actionsPerPart": 99}
+
+
+def overtaken(monkeypatch: pytest.MonkeyPatch, other: Callable[[], Any]) -> None:
+    """Let `other` happen once, just before a checkpoint gets its names."""
+    plain, waiting = module.place, [other]
+
+    def place(*args: Any) -> Any:
+        if waiting:
+            waiting.pop()()
+        return plain(*args)
+
+    monkeypatch.setattr(module, "place", place)
+
+
+@pytest.mark.parametrize(
+    ("log_format", "ours", "theirs"),
+    [
+        ("delta", (Shape.CLASSIC, WITHOUT_PARTS), (Shape.CLASSIC, WITHOUT_PARTS)),
+        ("delta", (Shape.MULTI_PART, OPTIONS), (Shape.MULTI_PART, OPTIONS)),
+        ("indextables", (Shape.CLASSIC, WITHOUT_PARTS), (Shape.CLASSIC, WITHOUT_PARTS)),
+        ("indextables", (Shape.JSON_PARTS, OPTIONS), (Shape.JSON_PARTS, OPTIONS)),
+        ("indextables", (Shape.JSON_PARTS, OPTIONS), (Shape.JSON, WHOLE)),
+        ("indextables", (Shape.JSON, WHOLE), (Shape.JSON_PARTS, OPTIONS)),
+    ],
+)
+def test_who_comes_second_tells_of_the_checkpoint_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_format: str, ours: Any, theirs: Any
+) -> None:
+    table = tmp_path / "table"
+    wanted = built(table, log_format, ours[0])
+    first: list[Any] = []
+    overtaken(monkeypatch, lambda: first.append(write(str(table), theirs[0], options=theirs[1])))
+    second = write(str(table), ours[0], options=ours[1])
+    assert (first[0].created, second.created) == (True, False)
+    assert (second.files, second.size_bytes) == (first[0].files, first[0].size_bytes)
+    assert second.shape is first[0].shape
+    log = open_log(str(table))
+    assert all(
+        (table / log.directory.log_format.directory / name).exists() for name in second.files
+    )
+    assert seen(log.snapshot()) == wanted[4]
+    assert not orphans(log)
+    assert_told(log, 4)
+
+
+def test_a_winner_that_holds_as_many_files_but_others_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other = tmp_path / "table", tmp_path / "other"
+    built(table, "delta", Shape.CLASSIC)
+    built(other, "delta", Shape.CLASSIC)
+    commit = other / "_delta_log" / f"{4:020d}.json"
+    commit.write_text(
+        commit.read_text().replace('"size":1', '"size":2').replace('"size": 1', '"size": 2')
+    )
+    write(str(other), Shape.CLASSIC)
+    name = f"{4:020d}.checkpoint.parquet"
+
+    def publish() -> None:
+        data = (other / "_delta_log" / name).read_bytes()
+        (table / "_delta_log" / name).write_bytes(data)
+
+    overtaken(monkeypatch, publish)
+    with pytest.raises(CheckpointCorruptionError, match="not all of them the same"):
+        write(str(table), Shape.CLASSIC)
+    assert not (table / "_delta_log" / "_last_checkpoint").exists()
+
+
+def test_an_explicit_checkpoint_mends_a_hint_to_what_is_not_there(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    built(table, "delta", Shape.CLASSIC)
+    write(str(table), Shape.CLASSIC)
+    hint = table / "_delta_log" / "_last_checkpoint"
+    hint.write_text('{"version": 1000000, "size": 3}')
+    assert not write(str(table), Shape.CLASSIC).created
+    assert orjson.loads(hint.read_bytes())["version"] == 4
