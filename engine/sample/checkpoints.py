@@ -112,14 +112,17 @@ class Checkpointer:
         texts = self._head(state) + self._files(state.added, FileKeys())
         data = self.compress(_text(texts), state.version)
         self.write(paths.checkpoint_json_name(state.version), data)
-        return {"sizeInBytes": len(data), "createdTime": self.lines.time_ms(state.version)}
+        written = {"size": len(texts), "sizeInBytes": len(data)}
+        return {**written, "createdTime": self.lines.time_ms(state.version)}
 
     def _json_parts(self, state: Actions) -> dict[str, Any]:
         unique = self.lines.files.uuid("checkpoint", state.version).replace("-", "")[:12]
-        names, size = [], 0
+        names, size, actions = [], 0, 0
         for part, (added, _) in enumerate(self._chunks(state), 1):
             head = self._head(state) if part == 1 else []
-            data = self.compress(_text(head + self._files(added, FileKeys())), state.version)
+            texts = head + self._files(added, FileKeys())
+            data = self.compress(_text(texts), state.version)
+            actions += len(texts)
             names.append(paths.checkpoint_json_part_name(state.version, unique, part))
             self.write(names[-1], data)
             size += len(data)
@@ -127,7 +130,8 @@ class Checkpointer:
         manifest = {"version": state.version, "checkpointId": unique, "parts": names}
         data = orjson.dumps({**manifest, **created, "format": "json"})
         self.write(paths.checkpoint_json_name(state.version), data)
-        return {"sizeInBytes": size, "parts": len(names), "checkpointId": unique, **created}
+        written = {"size": actions, "sizeInBytes": size, "parts": len(names)}
+        return {**written, "checkpointId": unique, **created}
 
     def _inside(self, name: str) -> str:
         below = self.log_format.checkpoint_directory
