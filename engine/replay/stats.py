@@ -9,13 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from engine.actions import PARSED_STATS
+from engine.actions import PARSED_STATS, kinds
 from engine.replay.jsontext import json_objects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow.parquet as pq
+
+    from engine.formats import LogFormat
 
 _FIRST: Final = r'^\s*\{\s*"numRecords"\s*:\s*(?P<n>\d{1,18})\s*[,}]'
 
@@ -47,6 +49,11 @@ def lacks_texts(group: pq.RowGroupMetaData) -> bool:
                 return True
             nulls[column.path_in_schema] = told.null_count
     return nulls["add.path"] != nulls.get("add.stats")
+
+
+def record_field(log_format: LogFormat) -> str:
+    """Return the field of an add that tells its records: its own, or one of its statistics."""
+    return "numRecords" if "numRecords" in kinds(log_format)["add"].names else "stats"
 
 
 def record_counts(files: pa.Table) -> pa.ChunkedArray:

@@ -13,16 +13,15 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from engine.actions import nulls
 from engine.replay.executor import checkpoint_rows, filled, newest_of_task, single_rows
 from engine.replay.files import newest
 from engine.replay.keyset import KeySet
 from engine.replay.state import Singles
-from engine.replay.stats import record_counts
+from engine.replay.stats import record_counts, record_field
 from engine.replay.travel import explained
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from engine.replay.files import FileRows
     from engine.replay.pieces import Job
@@ -70,7 +69,8 @@ def sum_tail(batches: Iterable[pa.RecordBatch], job: Job, lots: int) -> Iterator
     """Yield the newest file actions of a task's commits, and its newest single actions, in lots."""
     with explained():
         singles = Singles()
-        found = [_packed(part, keep) for part, keep in newest_of_task(batches, job, singles)]
+        field = record_field(job.directory.log_format)
+        found = [_packed(part, keep, field) for part, keep in newest_of_task(batches, job, singles)]
         few: list[list[Any]] = [[] for _ in range(lots)]
         for row in single_rows(singles):
             few[zlib.crc32(f"{row[2]} {row[3]}".encode()) % lots].append(row)
@@ -82,7 +82,8 @@ def lay_checkpoint(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the file actions of a task's pieces of a checkpoint, as they stand, in lots."""
     with explained():
-        found = [_packed(part, _all(part)) for part in checkpoint_rows(batches, job)]
+        field = record_field(job.directory.log_format)
+        found = [_packed(part, _all(part), field) for part in checkpoint_rows(batches, job)]
         yield _in_lots(found, lots, tail=False)
 
 
@@ -124,12 +125,12 @@ def sum_checkpoint(
         later = KeySet()
         keys = np.frombuffer(touched, dtype=_KEY)
         later.add(keys["first"].copy(), keys["second"].copy())
-        sums = []
+        sums, field = [], record_field(job.directory.log_format)
         found = [np.empty(0, dtype=np.uint64)]
         for part in checkpoint_rows(batches, job):
             keep = ~later.contains(part.first, part.second)
             found.append(part.first[keep])
-            sums.append(summed(_packed(part, keep)))
+            sums.append(summed(_packed(part, keep, field)))
         halves, total = np.concatenate(found), added_up(sums)
         columns = {
             "lot": pa.array(np.arange(lots, dtype=np.int32)),
@@ -171,8 +172,8 @@ def _wide_sum(numbers: np.ndarray) -> int:
     return (int(high.sum()) << _HALF) + int(low.sum())
 
 
-def _packed(part: FileRows, keep: np.ndarray) -> np.ndarray:
-    """Return the marked actions as they travel."""
+def _packed(part: FileRows, keep: np.ndarray, field: str) -> np.ndarray:
+    """Return the marked actions as they travel; `field` tells their records."""
     found = np.zeros(int(keep.sum()), dtype=ACTION)
     found["first"], found["second"] = part.first[keep], part.second[keep]
     found["version"], found["ordinal"] = part.versions[keep], part.ordinals[keep]
@@ -180,25 +181,18 @@ def _packed(part: FileRows, keep: np.ndarray) -> np.ndarray:
         return found
     found["is_add"] = True
     column = part.column
-    names = [name for name in FIELDS if name in column.type.names]
+    names = [name for name in ("size", field) if name in column.type.names]
     mask = np.zeros(len(column), dtype=bool)
     mask[part.rows[keep]] = True
     # Of the fields, these alone; a struct of all of them would be copied whole.
     chosen = {name: column.field(name).filter(pa.array(mask)) for name in names}
     if "size" in chosen:
         found["size"] = chosen["size"].fill_null(0)
-    records = _records(chosen, len(found))
-    found["is_known"] = records.is_valid()
-    found["records"] = records.fill_null(0)
+    if field in chosen:
+        records = record_counts(pa.table({field: chosen[field]})).combine_chunks()
+        found["is_known"] = records.is_valid()
+        found["records"] = records.fill_null(0)
     return found
-
-
-def _records(fields: Mapping[str, pa.Array], count: int) -> pa.Array:
-    """Return how many records each of `count` adds has, as far as its fields tell."""
-    name = next((n for n in ("numRecords", "stats") if n in fields), None)
-    if name is None:
-        return nulls(count, pa.int64())
-    return record_counts(pa.table({name: fields[name]})).combine_chunks()
 
 
 def _in_lots(

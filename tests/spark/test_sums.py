@@ -128,6 +128,13 @@ def said(value: Any) -> Any:
     return {name: said(inner) for name, inner in value.items() if inner is not None}
 
 
+def test_of_a_split_only_its_own_field_tells_its_records(tmp_path: Path) -> None:
+    LogBuilder(tmp_path, "indextables").start(add("a", stats='{"numRecords":3}'))
+    settled = each_lot(tail_rows(frames_of(tmp_path), 1), 1, partial(sums.settle, with_keys=True))
+    assert totals(settled).num_records is None
+    assert open_log(str(tmp_path)).snapshot().totals().num_records is None
+
+
 def test_an_action_travels_as_fifty_bytes(tmp_path: Path) -> None:
     log = LogBuilder(tmp_path).start(*(add("long" * 50 + str(at)) for at in range(100)))
     log.commit(remove("long" * 50 + "7"))
