@@ -18,35 +18,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.s3
 
-SOME_TABLES = [
-    "delta-golden-checkpoint",
-    "delta-golden-multi-part-checkpoint",
-    "delta-golden-v2-checkpoint-json",
-    "delta-golden-v2-checkpoint-parquet",
-    "delta-golden-only-checkpoint-files",
-    "derived-compacted-conformant",
-    "derived-dv-storage-types",
-    "derived-gap-after-checkpoint",
-    "derived-last-checkpoint-dangling",
-    "derived-last-checkpoint-truncated",
-    "derived-log-cleaned",
-    "derived-missing-sidecar",
-    "derived-multipart-incomplete",
-    "derived-paths-odd",
-    "it-checkpoint-lines",
-    "it-checkpoint-object",
-    "it-checkpoint-parts",
-    "it-hint-garbage",
-    "it-mixed-compression",
-    "it-torn-commit",
-    "it-unicode",
-    "krs-v2-json-sidecars-struct-stats-only",
-]
-
 
 @pytest.mark.golden
 @pytest.mark.skipif(not TABLES, reason=MISSING)
-@pytest.mark.parametrize("table", SOME_TABLES)
+@pytest.mark.parametrize("table", TABLES)
 def test_a_golden_table_is_the_same_on_s3(s3: S3Server, table: str) -> None:
     s3.upload(GOLDEN / table)
     # Every version is asked for on the local disk; here the first three are.
