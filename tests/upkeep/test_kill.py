@@ -13,7 +13,14 @@ import pytest
 from engine import open_log
 from engine.log.listing import read_hint
 from engine.log.paths import HINT, FileKind
-from engine.replay.checkpoints import json_parts, read_checkpoint_file, sidecars
+from engine.replay.checkpoints import (
+    ALL_KINDS,
+    json_parts,
+    read_checkpoint,
+    read_checkpoint_file,
+    sidecars,
+)
+from engine.replay.claims import METADATA
 from engine.storage import FileInfo
 from engine.upkeep.checkpoint.shape import Shape
 from engine.upkeep.publish import STAGING
@@ -25,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from engine.log.listing import LogDirectory
+    from engine.log.segment import Checkpoint
     from engine.table import TableLog
     from tests.s3.fixtures import S3Server
 
@@ -155,6 +164,7 @@ def assert_told(log: TableLog, version: int) -> None:
     assert read_hint(directory)[1] is None
     adds = log.snapshot().files().num_rows
     assert hint.get("numFiles", hint.get("numOfAddFiles")) == adds
+    assert hint["size"] == actions(directory, checkpoint)
     if checkpoint.kind is FileKind.CHECKPOINT_PART:
         assert hint["parts"] == len(checkpoint.files)
     if checkpoint.kind is FileKind.CHECKPOINT_JSON:
@@ -167,6 +177,13 @@ def assert_told(log: TableLog, version: int) -> None:
         about = orjson.loads(directory.storage.read(path))
         assert (about["version"], about["size"]) == (version, adds)
         assert about.get("parts") == hint.get("parts")
+
+
+def actions(directory: LogDirectory, checkpoint: Checkpoint) -> int:
+    """Return how many actions a checkpoint has, manifest, parts and sidecars together."""
+    batches = list(read_checkpoint(directory, checkpoint, wanted=(*ALL_KINDS, METADATA)))
+    columns = [column for batch in batches for column in batch.columns.values()]
+    return sum(len(column) - column.null_count for column in columns)
 
 
 CASES = [

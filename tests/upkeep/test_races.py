@@ -95,3 +95,22 @@ def test_an_explicit_checkpoint_mends_a_hint_to_what_is_not_there(tmp_path: Path
     hint.write_text('{"version": 1000000, "size": 3}')
     assert not write(str(table), Shape.CLASSIC).created
     assert orjson.loads(hint.read_bytes())["version"] == 4
+
+
+@pytest.mark.parametrize("shape", [Shape.V2_PARQUET, Shape.V2_JSON])
+def test_a_hint_that_was_lost_is_written_anew_and_takes_no_sound_checkpoint_away(
+    tmp_path: Path, shape: Shape
+) -> None:
+    table = tmp_path / "table"
+    wanted = built(table, "delta", shape)
+    write(str(table), shape, options=OPTIONS)
+    hint = table / "_delta_log" / "_last_checkpoint"
+    first = orjson.loads(hint.read_bytes())
+    hint.unlink()
+    assert not write(str(table), shape, options=OPTIONS).created
+    found = open_log(str(table)).snapshot()
+    assert not found.fallbacks
+    assert seen(found) == wanted[4]
+    again = orjson.loads(hint.read_bytes())
+    counted = ("version", "size", "sizeInBytes", "numOfAddFiles")
+    assert [again[name] for name in counted] == [first[name] for name in counted]

@@ -124,7 +124,7 @@ def hint_to(told: Told, directory: LogDirectory, now_ms: int) -> dict[str, Any]:
     checkpoint, adds = told.checkpoint, told.counts["add"]
     hint: dict[str, Any] = {
         "version": checkpoint.version,
-        "size": told.counts.total() + told.shape.is_v2,
+        "size": told.counts.total(),
         "sizeInBytes": told.size_bytes,
     }
     if checkpoint.kind is FileKind.CHECKPOINT_PART:
