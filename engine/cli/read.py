@@ -46,7 +46,7 @@ def replay(
 
     started = time.perf_counter()
     log = run.open(table, engine)
-    export = Export(output, run.storage_options) if output else None
+    export = None if output is None else Export(output, run.storage_options)
     opened = time.perf_counter()
     snapshot = read_snapshot(run, log, version, timestamp, engine)
     replayed = time.perf_counter()

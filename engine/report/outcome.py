@@ -110,7 +110,7 @@ def _explained(error: Exception) -> tuple[int, str, str]:
     if isinstance(error, ReplayError):
         return REFUSED, error.code, str(error)
     if isinstance(error, OSError):
-        reason = (error.strerror or str(error)).lower()
+        reason = " ".join((error.strerror or str(error)).lower().split())
         return REFUSED, StorageError.code, f"{error.filename or 'storage'}: {reason}"
     kind, text = type(error).__name__, " ".join(str(error).split())
     report = "please report it, --debug shows the trace"

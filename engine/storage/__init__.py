@@ -177,8 +177,11 @@ def open_storage(
     s3fs, of deltalake's storage options and of Hadoop's `fs.s3a.*` all work.
 
     Raises:
-        StorageError: the scheme is unknown, or the package for it is not installed.
+        StorageError: there is no path, as where a shell variable is not set, the scheme is unknown,
+            or the package for it is not installed.
     """
+    if not url.strip():
+        raise StorageError("''", "the path is empty; name a place")
     scheme, path = _split(url)
     storage_type = _storage_type(scheme, url)
     storage = storage_type(scheme, options or {}, config or Config(), sleep)

@@ -166,7 +166,7 @@ class RemoteStorage(Storage):
     def _connect(self) -> Any:
         try:
             return fsspec.filesystem(self.scheme, use_listings_cache=False, **self.options)
-        except (ImportError, ValueError) as error:
+        except (ImportError, ValueError, OSError) as error:
             reason = f"cannot open {self.scheme}://: {_first_line(error)}"
             raise StorageError(f"{self.scheme}://", reason) from error
 

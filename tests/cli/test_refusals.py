@@ -199,6 +199,21 @@ def test_an_unknown_scheme(refused):
     assert "foo" in refused("STORAGE", "replay", "foo://lake/events")
 
 
+def test_a_store_whose_libraries_are_not_there_is_told_in_one_line(refused, monkeypatch):
+    def no_library(*_: object, **__: object):
+        raise OSError("Unable to load libjvm\ndlopen(/usr/lib/jvm/libjvm.so) failed")
+
+    monkeypatch.setattr("engine.storage.remote.fsspec.filesystem", no_library)
+    message = refused("STORAGE", "replay", "hdfs://lake/events")
+    assert message == "hdfs://: cannot open hdfs://: Unable to load libjvm"
+
+
+def test_an_empty_path_is_not_the_directory_one_stands_in(refused, log, monkeypatch):
+    monkeypatch.chdir(str(log))
+    assert "the path is empty" in refused("STORAGE", "replay", "")
+    assert "the path is empty" in refused("STORAGE", "replay", log, "--output", "")
+
+
 def test_an_unwritable_output(refused, log, tmp_path):
     (tmp_path / "file").write_text("x")
     message = refused("STORAGE", "replay", log, "--output", tmp_path / "file" / "state")
