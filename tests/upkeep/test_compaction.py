@@ -462,6 +462,37 @@ def test_a_damaged_commit_is_not_compacted_away(tmp_path):
     assert compactions(log) == []
 
 
+BAD = (
+    '{"add":{"path":"lost","partitionValues":{},"size":%s,"modificationTime":1,"dataChange":true}%s'
+)
+
+
+@pytest.mark.parametrize("log_format", ["delta", "indextables"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        BAD % ("1x", "}"),
+        BAD % ('"many"', "}"),
+        BAD % ("1", ',"remove":{"path":"gone","dataChange":true}}'),
+        BAD % ("1", "}}"),
+    ],
+)
+@pytest.mark.parametrize("neighbours", [0, 100])
+def test_a_damaged_line_is_told_also_where_it_lost_to_a_later_one(
+    tmp_path, log_format, line, neighbours
+):
+    log = LogBuilder(tmp_path / "t", log_format).start(add("gone")).filler(3)
+    lines_of_2 = [json.dumps(add(f"n{number}")) for number in range(neighbours)] + [line]
+    log.write(f"{2:020d}.json", "".join(f"{each}\n" for each in lines_of_2).encode())
+    log.write(f"{3:020d}.json", json.dumps(remove("lost")).encode() + b"\n")
+    before = sorted(log.directory.rglob("*"))
+    config = {"spark.txlog.compaction.format": "json"}
+    with pytest.raises(UnreadableLogFileError) as told:
+        opened(log, **config).compact(1, 3)
+    assert (told.value.path, told.value.line) == (f"{2:020d}.json", neighbours + 1)
+    assert [p for p in sorted(log.directory.rglob("*")) if p.name != STAGING] == before
+
+
 # --- all of it, and looking after it -----------------------------------------------------------
 
 

@@ -2,8 +2,9 @@
 
 A compaction in JSON holds actions as commits have them, so the line of an action that wins is
 copied byte for byte: with fields that nobody here knows, numbers as they were spelled, statistics
-to the letter. Nothing of a file action but its key is looked at, and where that can be found by
-its quotes nothing is parsed.
+to the letter. Every line of a window is parsed as a replay parses it, also one that loses: what
+makes a commit unreadable may not vanish with it. Keys are found by their quotes where that is
+enough.
 """
 
 from __future__ import annotations
@@ -132,14 +133,19 @@ def newest_runs(
 
 
 class RunReader:
-    """Reads pieces of JSON log files for their keys. Safe to use from many threads."""
+    """Reads pieces of JSON log files for their keys. Safe to use from many threads.
 
-    def __init__(self, directory: LogDirectory, config: Config) -> None:
+    With `proven`, the lines are those of files that were read before: no more than their keys is
+    looked at.
+    """
+
+    def __init__(self, directory: LogDirectory, config: Config, *, proven: bool = False) -> None:
         self._directory = directory
+        self._proven = proven
         self._limit = config[MAX_DECOMPRESSED_BYTES]
         self._known = kinds(directory.log_format)
         # All kinds: a line that holds two actions is refused, and so none is copied with another.
-        self._parser = Parser(directory.log_format, self._limit, fields=())
+        self._parser = Parser(directory.log_format, self._limit, fields=() if proven else None)
 
     def read(self, pieces: Sequence[Piece]) -> Run:
         """Return the keys of whole files, or of one piece of one, with their lines.
@@ -148,7 +154,12 @@ class RunReader:
         """
         contents = sorted(self._contents(pieces), key=lambda entry: entry[0].ref.version)
         text = Text.of(contents)
-        return self._scanned(text) or self._parsed(text, contents)
+        run = self._scanned(text)
+        if run is None:
+            return self._parsed(text, contents)
+        if not self._proven:
+            self._sound(contents)
+        return run
 
     def batches(self, pieces: Sequence[Piece]) -> Iterator[ActionBatch]:
         """Yield all fields of all actions of some pieces."""
@@ -193,21 +204,24 @@ class RunReader:
         files: list[FileRows] = []
         singles: list[Single] = []
         shift = contents[0][0].offset if contents else 0
-        try:
-            batches = self._parser.parse((piece.ref, data) for piece, data in contents)
-        except UnreadableLogFileError:
-            for piece in (piece for piece, _ in contents if piece.is_part):
-                # Only the whole file can tell on which line.
-                path = self._directory.file(piece.ref.path)
-                self._parser.parse([(piece.ref, self._directory.storage.read(path))])
-            raise
-        for batch in batches:
+        for batch in self._sound(contents):
             # A part of a file goes alone; any number that grows along the file orders its lines.
             moved = pc.add(batch.ordinal, pa.scalar(shift, pa.int64())) if shift else batch.ordinal
             placed = replace(batch, ordinal=moved)
             files += file_rows(placed, self._directory.table_url)
             singles += _singles(placed, text)
         return Run(files, singles, text)
+
+    def _sound(self, contents: Sequence[tuple[Piece, bytes]]) -> list[ActionBatch]:
+        """Return all actions; raise UnreadableLogFileError for the first line that is not sound."""
+        try:
+            return self._parser.parse((piece.ref, data) for piece, data in contents)
+        except UnreadableLogFileError:
+            for piece in (piece for piece, _ in contents if piece.is_part):
+                # Only the whole file can tell on which line.
+                path = self._directory.file(piece.ref.path)
+                self._parser.parse([(piece.ref, self._directory.storage.read(path))])
+            raise
 
     def _contents(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, bytes]]:
         directory = self._directory

@@ -108,7 +108,7 @@ def prove_lines(
 
     Its lines are the bytes of commits. Raises CompactionValidationError.
     """
-    reader = RunReader(directory, config)
+    reader = RunReader(directory, config, proven=True)
     found, found_crc, found_size = Keys(), 0, 0
     pieces = ([piece] for piece in split(staged_ref(name, size), _PIECE_BYTES))
     try:
