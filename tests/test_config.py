@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,10 +39,13 @@ def test_the_nearest_layer_wins_and_is_remembered():
 
 @pytest.mark.parametrize("setting", config.SETTINGS.values(), ids=lambda s: s.key)
 def test_every_default_is_an_allowed_value_and_has_words(setting: Setting):
-    assert setting.parse(setting.default, "default") == setting.default
-    assert setting.parse(str(setting.default), "as Spark writes it") == setting.default
+    default: Any = setting.default
+    if setting.kind is config.INTERVAL:
+        default = f"{default} milliseconds"
+    assert setting.parse(default, "default") == setting.default
+    assert setting.parse(str(default), "as Spark writes it") == setting.default
     assert setting.doc and setting.kind.allowed
-    assert type(setting.parse(str(setting.default), "")) is type(setting.default)
+    assert type(setting.parse(str(default), "")) is type(setting.default)
 
 
 def test_a_wrong_value_is_refused_with_key_value_allowed_and_source():
@@ -128,6 +132,14 @@ def test_a_missing_conf_file_is_refused(tmp_path: Path):
 )
 def test_intervals_are_read_as_delta_reads_them(text: str, milliseconds: int):
     assert config.parse_interval(text) == milliseconds
+
+
+def test_a_duration_of_delta_has_a_unit_and_ours_may_be_milliseconds():
+    for key in config.SETTINGS:
+        if key.startswith("delta.") and key.endswith("Duration"):
+            with pytest.raises(ConfigError, match="with its unit"):
+                Config(options={key: 30})
+    assert config.LOG_RETENTION_MS.parse("30", "") == 30
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Config, open_log
-from engine.errors import CatalogManagedError, CleanupError, ReplayError
+from engine.errors import CatalogManagedError, CleanupError, ConfigError, ReplayError
 from engine.upkeep.cleanup.verdicts import DAY_MS, Facts, Rules, candidates, decide
 from engine.upkeep.publish import STAGING
 from tests.logs import DELTA_SHAPES, INDEXTABLES_SHAPES, LogBuilder, Shape, add, metadata, protocol
@@ -279,6 +279,57 @@ def test_of_two_retentions_the_longer_counts(tmp_path):
     assert opened(aged(short), **other).cleanup().deleted == 0
     shorter = {"spark.indextables.logRetention.duration": str(DAY_MS)}
     assert opened(short, **shorter).cleanup().deleted == 10
+
+
+@pytest.mark.parametrize("log_format", ["delta", "indextables"])
+def test_a_retention_that_is_set_counts_alone_also_where_it_is_shorter_than_a_default(
+    tmp_path, log_format
+):
+    week = {"delta.logRetentionDuration": "interval 7 days"}
+    for name, properties, options in (
+        ("table", week, {}),
+        ("option", {}, {"spark.indextables.logRetention.duration": str(7 * DAY_MS)}),
+    ):
+        log = table(tmp_path / name, 15, log_format, **properties)
+        log.checkpoint(10)
+        aged(log)
+        kept = {"spark.indextables.checkpoint.retention": 0, **options}
+        assert opened(log, OLD + 7 * DAY_MS, **kept).cleanup().deleted == 0
+        assert opened(log, OLD + 9 * DAY_MS, **kept).cleanup().deleted == 10
+
+
+def test_what_a_conf_file_says_of_retention_counts_where_the_table_says_nothing(tmp_path):
+    log = table(tmp_path / "t", **{"delta.logRetentionDuration": "interval 7 days"})
+    log.checkpoint(10)
+    silent = table(tmp_path / "s")
+    silent.checkpoint(10)
+    conf = {"spark.indextables.logRetention.duration": 60 * DAY_MS}
+    for found, deleted in ((log, 10), (silent, 0)):
+        cleaning = open_log(str(aged(found).root), Config(file=conf))
+        cleaning.clock = replace(cleaning.clock, now_ms=lambda: NOW)
+        assert cleaning.cleanup().deleted == deleted
+
+
+def test_a_retention_without_a_unit_is_refused_as_delta_does_and_the_table_still_reads(tmp_path):
+    log = table(tmp_path / "t", **{"delta.logRetentionDuration": "30"})
+    log.checkpoint(10)
+    before = names(aged(log))
+    with pytest.raises(ConfigError, match=r"logRetentionDuration=30 .*with its unit"):
+        opened(log).cleanup()
+    assert names(log) == before
+    readable(log, 0)
+
+
+def test_an_age_asked_for_by_hand_leaves_all_other_rules_in_place(tmp_path):
+    log = table(tmp_path / "t", 61, "indextables")
+    for version in (10, 30, 60):
+        log.checkpoint(version)
+    old = next(p for p in aged(log).directory.rglob(f"{10:020d}.*checkpoint*"))
+    os.utime(old, ns=((NOW - 3_600_000) * 10**6,) * 2)
+    done = opened(log).cleanup(older_than=timedelta(days=7))
+    assert done.anchor == 30
+    assert old.exists()
+    readable(log, 30)
 
 
 def test_indextables_keeps_thirty_versions_before_its_checkpoint_readable(tmp_path):

@@ -7,7 +7,7 @@ reads as before. Where no checkpoint can be relied on, nothing goes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from engine import config as c
@@ -108,17 +108,29 @@ def rules_of(
     versions = config[c.CHECKPOINT_RETENTION_VERSIONS]
     if not counts and config.source(c.CHECKPOINT_RETENTION_VERSIONS) == "default":
         versions = 0
-    by_hand = older_than_ms is not None or everything
     features = protocol.get("writerFeatures") or ()
     return Rules(
         off=off,
-        log_retention_ms=max(config[c.LOG_RETENTION], config[c.LOG_RETENTION_MS]),
-        checkpoint_retention_ms=0 if by_hand else config[c.CHECKPOINT_RETENTION_MS],
-        keep_versions=0 if by_hand else versions,
+        log_retention_ms=_log_retention_ms(config),
+        checkpoint_retention_ms=0 if everything else config[c.CHECKPOINT_RETENTION_MS],
+        keep_versions=0 if everything else versions,
         protected_before=config[c.PROTECTED_BEFORE] if PROTECTION in features else 0,
         older_than_ms=older_than_ms,
         everything=everything,
     )
+
+
+def _log_retention_ms(config: Config) -> int:
+    """Return the longer of the retentions that were set; a default counts where none was.
+
+    A conf file, which is no table's own, counts where nothing nearer says anything.
+    """
+    keys = (c.LOG_RETENTION, c.LOG_RETENTION_MS)
+    for layers in (replace(config, file={}), config):
+        told = [layers[key] for key in keys if layers.source(key) != "default"]
+        if told:
+            return max(told)
+    return max(key.default for key in keys)
 
 
 def candidates(
