@@ -20,15 +20,19 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
 
 
-def examples() -> list[tuple[str, list[str]]]:
-    """Every `$ command` of the README with the lines it shows."""
+def examples(block: str) -> list[tuple[str, list[str]]]:
+    """Every `$ command` of a block with the lines it shows."""
     found: list[tuple[str, list[str]]] = []
-    for line in "".join(blocks("console")).splitlines():
+    for line in block.splitlines():
         if line.startswith("$ "):
             found.append((line[2:], []))
         else:
             found[-1][1].append(line)
     return found
+
+
+CONSOLE = [examples(block) for block in blocks("console")]
+SAMPLE = CONSOLE[0].pop(0)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +43,7 @@ def home(tmp_path_factory):
     command = home / "bin" / "txlog"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m engine.cli "$@"\n')
     command.chmod(0o755)
-    (home / "sample.txt").write_text(run(examples()[0][0], home).stdout)
+    (home / "sample.txt").write_text(run(SAMPLE[0], home).stdout)
     return home
 
 
@@ -58,20 +62,29 @@ def loosely(lines: list[str]) -> list[str]:
     return [re.sub(r"(/\S+)?/events", "events", line) for line in plain]
 
 
-@pytest.mark.parametrize("number", range(1, len(examples())))
-def test_a_command_prints_what_the_readme_shows(home, number):
-    command, shown = examples()[number]
-    ran = run(command, home)
-    assert loosely(ran.stdout.splitlines()) == loosely(shown)
-    assert ran.returncode == (1 if shown[0].startswith("txlog: ") else 0)
+@pytest.mark.parametrize("number", range(len(CONSOLE)))
+def test_commands_print_what_the_readme_shows(home, number):
+    for command, shown in CONSOLE[number]:
+        ran = run(command, home)
+        assert loosely(ran.stdout.splitlines()) == loosely(shown)
+        refused = bool(shown) and shown[0].startswith("txlog: ")
+        assert ran.returncode == (1 if refused else 0)
 
 
 def test_the_sample_is_the_one_the_readme_shows(home):
-    assert (home / "sample.txt").read_text().splitlines() == examples()[0][1]
+    assert (home / "sample.txt").read_text().splitlines() == SAMPLE[1]
+
+
+def test_the_example_that_writes_runs(home):
+    example = blocks("python")[1]
+    (home / "write.py").write_text(example)
+    ran = run(f'"{sys.executable}" write.py', home)
+    assert ran.returncode == 0, ran.stdout
+    assert ran.stdout == "['b.parquet', 'c.parquet']\n"
 
 
 def test_the_python_example_runs(home):
-    (example,) = blocks("python")
+    example = blocks("python")[0]
     assert sum(bool(line.strip()) for line in example.splitlines()) <= 10
     script = home / "example.py"
     script.write_text(example)
