@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Hint:
     """A checkpoint that somebody said is there; its layout, name and size, where they were said.
 
-    `size` counts its actions (kernel-java: its adds), `adds` its add actions.
+    `size` counts its actions (kernel-java: its adds), `adds` its add actions; `checkpoint_id` tells
+    the JSON parts of one writer from those of another.
     """
 
     version: int
@@ -24,6 +25,7 @@ class Hint:
     v2_name: str | None = None
     size: int | None = None
     adds: int | None = None
+    checkpoint_id: str | None = None
 
 
 def parse_hint(data: bytes) -> Hint | str:
@@ -45,12 +47,14 @@ def parse_hint(data: bytes) -> Hint | str:
         return f"it has no checksum: {error}"
     layout, v2 = found.get("format"), found.get("v2Checkpoint")
     path = v2.get("path") if isinstance(v2, dict) else None
+    unique = found.get("checkpointId")
     return Hint(
         version,
         layout if isinstance(layout, str) else None,
         path.rpartition("/")[2] if isinstance(path, str) else None,
         _count(found.get("size")),
         _count(found.get("numOfAddFiles", found.get("numFiles"))),
+        unique if isinstance(unique, str) else None,
     )
 
 

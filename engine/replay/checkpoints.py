@@ -52,7 +52,7 @@ def read_checkpoint(
     Raises CorruptCheckpointError, or its kind MissingSidecarError, where it cannot be read whole,
     and, after the last of them, where there were fewer than it or its hint says.
     """
-    tally = Tally(checkpoint)
+    tally = Tally(checkpoint, wanted)
     of_sidecars = wanted if "add" in wanted or "remove" in wanted else ()
     for ref in checkpoint.files:
         for batch in read_checkpoint_file(
@@ -186,7 +186,7 @@ def _read_json(
 
     def lines_of(name: str, plain: bytes) -> list[ActionBatch]:
         if tally is not None:
-            tally.take_lines(plain.count(b"\n") + (not plain.endswith(b"\n")))
+            tally.take_lines(name, plain.count(b"\n") + (not plain.endswith(b"\n")))
         return parser.parse([(replace(ref, path=name), plain)])
 
     data = directory.storage.read(directory.file(ref.path))
@@ -202,6 +202,8 @@ def _read_json(
         yield from lines_of(ref.path, plain)
         return
     parts = parts_of(whole, ref, directory.log_format)
+    if tally is not None:
+        tally.take_manifest(whole)
     for name in parts:
         content = directory.storage.read(directory.file(name))
         yield from lines_of(name, decode(content, name, limit_bytes))

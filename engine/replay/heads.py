@@ -10,8 +10,9 @@ from engine.config import MAX_DECOMPRESSED_BYTES
 from engine.replay.checkpoints import read_checkpoint, read_checkpoint_file, sidecars
 from engine.replay.claims import METADATA, Tally
 from engine.replay.compression import decode
+from engine.replay.footers import footer_counts
 from engine.replay.lines import read_line
-from engine.replay.rules import STATE_KEYS
+from engine.replay.rules import FILE_KINDS, STATE_KEYS
 from engine.replay.state import Singles
 
 if TYPE_CHECKING:
@@ -60,29 +61,36 @@ def read_base(
 ) -> tuple[list[TransactionFileRef], Singles]:
     """Return the files that hold the rows of the checkpoint, and its single actions.
 
-    Of its file actions nothing is kept: a V2 manifest, and these few columns, are all that is read.
+    Of its file actions nothing is kept: a V2 manifest, and these few columns, are all that is read,
+    and the footers of sidecars where it is said how much they hold.
     Raises CorruptCheckpointError where that much shows that there is less than should be.
     """
     files: list[TransactionFileRef] = []
     singles = Singles()
     if segment.checkpoint is None:
         return files, singles
-    tally = Tally(segment.checkpoint)
+    wanted = (*STATE_KEYS, METADATA)
+    tally = Tally(segment.checkpoint, wanted)
+    named: list[TransactionFileRef] = []
     for ref in segment.checkpoint.files:
         files.append(ref)
         for batch in read_checkpoint_file(
             directory,
             ref,
-            wanted=(*STATE_KEYS, METADATA),
+            wanted=wanted,
             fields=(),
             limit_bytes=config[MAX_DECOMPRESSED_BYTES],
             tally=tally,
         ):
             tally.take(batch)
             singles.take(batch)
-            files += sidecars(batch, ref.version)
-    tally.settle(directory, ())
-    return files, singles
+            named += sidecars(batch, ref.version)
+    counted = tally.asks_for_sidecars(directory)
+    if counted:
+        for adds, others in footer_counts(directory, named):
+            tally.take_footer(adds, others)
+    tally.settle(directory, FILE_KINDS if counted else ())
+    return files + named, singles
 
 
 def _take(

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import pyarrow as pa
 
+from engine.errors import CheckpointValidationError
 from engine.log import paths
+from engine.replay.claims import PART_ACTIONS
 from engine.replay.content import Content
 from engine.upkeep.checkpoint.found import SETTLED, write_metadata
 from engine.upkeep.checkpoint.laying import proven_lines
@@ -164,12 +166,12 @@ def _place_lines(laid: Laid, staging: Staging, plan: CheckpointPlan) -> Placed:
         "version": plan.version,
         "checkpointId": unique,
         "parts": names,
+        PART_ACTIONS: [file.rows for file in laid.files],
         "createdTime": plan.now_ms,
         "format": "json",
     }
     data = orjson.dumps(manifest)
-    with staging.directory.storage.open_output(staging.path("manifest.json")) as sink:
-        sink.write(data)
+    _stage_bytes(data, "manifest.json", staging, plan)
     staging.intend(names, unique=True)
     for file, name in zip(laid.files, names, strict=True):
         staging.publish(file.name, name)
@@ -179,6 +181,16 @@ def _place_lines(laid: Laid, staging: Staging, plan: CheckpointPlan) -> Placed:
     size = sum(file.size_bytes for file in laid.files) + len(data)
     extra = {"parts": len(names), "checkpointId": unique, "format": "json-multipart"}
     return Placed((*names, final), size, _hint(laid, plan, size, **extra), is_new)
+
+
+def _stage_bytes(data: bytes, name: str, staging: Staging, plan: CheckpointPlan) -> None:
+    """Stage a small file; raise CheckpointValidationError where other bytes are read back."""
+    storage = staging.directory.storage
+    with storage.open_output(staging.path(name)) as sink:
+        sink.write(data)
+    if storage.read(staging.path(name)) != data:
+        reason = f"{name}: not the bytes that were written"
+        raise CheckpointValidationError(staging.directory.url, plan.version, reason)
 
 
 def _place_v2(
