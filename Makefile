@@ -33,7 +33,7 @@ setup: $(VENV)/.all ## Build .venv with every extra; the command is .venv/bin/tx
 # Tests start hundreds of processes: none should compile again what another has compiled.
 test unit: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.all java ## Set up everything and run all tests
-	$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder $(ARGS)
 
 unit: $(VENV)/.all ## Run the tests that need no Java
 	$(BIN)/python -m pytest -m "not bench and not spark and not jvm" $(ARGS)

@@ -20,9 +20,21 @@ settings.load_profile(
 )
 
 
-# Rooms whose tests share a Spark session, and modules in them that start JVMs of their own.
-SESSIONS = ("tests/hive/", "tests/spark/")
+# What shares a Spark session, the longest first; and modules that start JVMs of their own.
+SESSIONS = (
+    "tests/hive/test_kill.py",
+    "tests/spark/test_checkpoint",
+    "tests/hive/",
+    "tests/spark/",
+)
 APART = ("tests/spark/test_cluster.py", "tests/spark/test_connect.py", "tests/jobs/")
+
+
+def session_of(nodeid: str) -> str | None:
+    """Return whose session a test shares, or which JVMs it waits for; None where it needs none."""
+    if nodeid.startswith(APART):
+        return nodeid.partition("::")[0]
+    return next((room for room in SESSIONS if nodeid.startswith(room)), None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,18 +43,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     A session lives as long as its process; what is tested without one is what a user without
     Spark has.
     """
-    items.sort(key=lambda item: item.nodeid.startswith(SESSIONS))
+    order = {room: number for number, room in enumerate(SESSIONS)}
+
+    def place(item: pytest.Item) -> int:
+        session = session_of(item.nodeid)
+        return -1 if session is None else order.get(session, 0)
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each session to one worker, and each module that starts JVMs; the rest is dealt out."""
+    """Give each session to one worker; the rest is dealt out test by test."""
     from xdist.scheduler import LoadScopeScheduling
 
     class BySession(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(APART):
-                return nodeid.partition("::")[0]
-            return next((room for room in SESSIONS if nodeid.startswith(room)), nodeid)
+            return session_of(nodeid) or nodeid
 
     return BySession(config, log)
