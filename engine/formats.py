@@ -28,6 +28,7 @@ class LogFormat:
     feature_writer_version: int
     writer_features: frozenset[str]
     catalog_features: frozenset[str]
+    encodes_paths: bool
     compressed_commits: bool
     checkpoint_directory: str | None
     foreign_state_prefix: str | None
@@ -90,6 +91,7 @@ DELTA: Final = LogFormat(
         }
     ),
     catalog_features=frozenset({"catalogManaged", "catalogOwned-preview"}),
+    encodes_paths=True,
     compressed_commits=False,
     checkpoint_directory=None,
     foreign_state_prefix=None,
@@ -124,6 +126,7 @@ INDEXTABLES: Final = LogFormat(
         }
     ),
     catalog_features=frozenset(),
+    encodes_paths=False,
     compressed_commits=True,
     checkpoint_directory="_checkpoints",
     foreign_state_prefix="state-v",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def open_log(
-    table: str,
+    table: str | os.PathLike[str],
     config: Config | None = None,
     *,
     storage_options: Mapping[str, Any] | None = None,
@@ -66,7 +67,7 @@ def open_log(
     if spark is not None and not config.session:
         found = {key: spark.conf.get(key, None) for key in SETTINGS}
         config = replace(config, session={k: v for k, v in found.items() if v is not None})
-    storage, root = open_storage(table, storage_options, config)
+    storage, root = open_storage(os.fspath(table), storage_options, config)
     formats = FORMATS if log_format is None else (by_name(log_format),)
     try:
         directory, listing = find_log(storage, root, formats)
@@ -76,7 +77,7 @@ def open_log(
 
 
 def create_log(  # noqa: PLR0913
-    table: str,
+    table: str | os.PathLike[str],
     schema: Any,
     partition_columns: Sequence[str] = (),
     *,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +20,7 @@ from engine.commit.conflicts import Reads, file_key
 from engine.commit.schema import refuse_breaking, refuse_missing, schema_text
 from engine.commit.serialize import Action, Body
 from engine.commit.upgrades import raised
+from engine.commit.values import check_values
 from engine.commit.writable import used_features
 from engine.errors import (
     ConcurrentDeleteError,
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     from engine.commit.known import View
     from engine.formats import LogFormat
     from engine.snapshot import Snapshot
-
-_CLOCK: Final = "delta.enableInCommitTimestamps"
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,16 @@ class Change:
         return reads_nothing and kinds <= {"add", "txn"}
 
 
-def wrapped(kind: str, values: Iterable[Mapping[str, Any]], **defaults: Any) -> list[Action]:
-    """Return actions of one kind from bare values or from whole actions, with defaults."""
-    found: list[Action] = []
+def wrapped(kind: str, values: Iterable[Any], **defaults: Any) -> list[Mapping[str, Any]]:
+    """Return actions of one kind from bare values or from whole actions, with defaults.
+
+    What is no object at all is left for `given.taken` to refuse.
+    """
+    found: list[Mapping[str, Any]] = []
     for value in values:
-        inner = value[kind] if set(value) == {kind} and isinstance(value[kind], Mapping) else value
-        found.append({kind: {**defaults, **inner}})
+        is_whole = isinstance(value, Mapping) and set(value) == {kind}
+        inner = value[kind] if is_whole else value
+        found.append({kind: {**defaults, **inner} if isinstance(inner, Mapping) else inner})
     return found
 
 
@@ -78,10 +82,12 @@ def of_actions(actions: Sequence[Action], **options: Any) -> Change:
     return Change(build=lambda _: Body(actions), given=actions, reads=reads, **options)
 
 
-def removing(paths: Sequence[str], table: str, **options: Any) -> Change:
+def removing(paths: Sequence[Any], table: str, **options: Any) -> Change:
     """Return the change that removes live files by their paths."""
     if isinstance(paths, str):
         raise TypeError("give a list of paths")
+    if odd := [path for path in paths if not isinstance(path, str)]:
+        raise InvalidCommitError(table, f"a path is text, not {odd[0]!r}")
     wanted = {canonical_path(path, table): path for path in paths}
     first_version: list[int] = []
 
@@ -113,7 +119,7 @@ def overwriting(adds: Sequence[Action], table: str, where: str | None, **options
         snapshot = _files_of(view)
         files = snapshot.files(where)
         if where is not None:
-            _refuse_outside(adds, snapshot, where, table)
+            _refuse_outside(adds, view, where, table)
         again = {file_key(action["add"], table) for action in adds}
         hits = _hits(files, {path for path, _ in again}, table)
         ids = files["dvId"].take(pa.array(list(hits), pa.int64())).to_pylist()
@@ -142,23 +148,22 @@ def updating_metadata(
 
     def build(view: View) -> Body:
         metadata = dict(view.metadata)
-        if text is not None:
+        before = str(metadata.get("schemaString"))
+        if text is not None and orjson.loads(text) != orjson.loads(before):
             try:
-                refuse_breaking(str(metadata.get("schemaString")), text)
+                refuse_breaking(before, text)
                 refuse_missing(metadata.get("partitionColumns") or (), text)
             except ValueError as error:
                 raise SchemaChangeError(table, str(error)) from None
             metadata["schemaString"] = text
         merged = {**view.configuration, **(configuration or {})}
         metadata["configuration"] = {k: v for k, v in merged.items() if v is not None}
-        changed_clock = merged.get(_CLOCK) != view.configuration.get(_CLOCK)
-        if changed_clock:
-            raise InvalidCommitError(table, f"{_CLOCK} can only be set when a table is created")
         metadata.update({k: v for k, v in (("name", name), ("description", description)) if v})
         for feature, where in used_features(metadata):
             needs = f"would use the writer feature {feature} ({where}), which txlog does not write"
             raise UnsupportedWriterError(table, needs)
-        return Body([{"metaData": metadata}])
+        same = {**view.metadata, "configuration": view.configuration}
+        return Body() if metadata == same else Body([{"metaData": metadata}])
 
     parameters = {"properties": dict(configuration or {}), "schemaChanged": text is not None}
     operation = "SET TBLPROPERTIES" if text is None else "CHANGE COLUMNS"
@@ -201,11 +206,15 @@ def _hits(files: pa.Table, wanted: set[str], table: str) -> dict[int, str]:
     return {int(row): path for row, path in zip(rows, canonical, strict=True) if path in wanted}
 
 
-def _refuse_outside(adds: Sequence[Action], snapshot: Snapshot, where: str, table: str) -> None:
+def _refuse_outside(adds: Sequence[Action], view: View, where: str, table: str) -> None:
     if not adds:
         return
-    values = pa.array([action["add"].get("partitionValues") for action in adds], STRING_MAP)
-    mask = snapshot.predicate(where).mask(values).to_pylist()
+    try:
+        check_values(adds, view.metadata)
+    except ValueError as error:
+        raise InvalidCommitError(table, str(error)) from None
+    values = pa.array([action["add"]["partitionValues"] for action in adds], STRING_MAP)
+    mask = _files_of(view).predicate(where).mask(values).to_pylist()
     outside = [action["add"]["path"] for action, ok in zip(adds, mask, strict=True) if not ok]
     if outside:
         raise InvalidCommitError(table, f"{outside[0]} is not in what is replaced, {where!r}")

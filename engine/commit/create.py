@@ -11,6 +11,7 @@ import orjson
 
 from engine.commit import validate
 from engine.commit.features import asked_features
+from engine.commit.given import taken
 from engine.commit.schema import schema_text
 from engine.commit.serialize import Body, commit_bytes, engine_info
 from engine.commit.transaction import Committed
@@ -29,6 +30,7 @@ from engine.replay.rules import check_protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from engine.commit.serialize import Action
     from engine.config import Config
     from engine.formats import LogFormat
 
@@ -111,28 +113,31 @@ def difference(spec: TableSpec, metadata: Mapping[str, Any]) -> str:
     return ""
 
 
-def _actions(
-    log_format: LogFormat, spec: TableSpec, now_ms: int, table: str
-) -> list[dict[str, Any]]:
+def _actions(log_format: LogFormat, spec: TableSpec, now_ms: int, table: str) -> list[Action]:
     try:
         text = schema_text(spec.schema)
-        metadata = {
-            "id": str(uuid.uuid4()),
-            "name": spec.name,
-            "description": spec.description,
-            "format": {"provider": log_format.provider, "options": {}},
-            "schemaString": text,
-            "partitionColumns": list(spec.partition_columns),
-            "configuration": dict(spec.configuration),
-            "createdTime": now_ms,
-        }
-        validate.check_metadata(metadata, log_format)
+    except ValueError as error:
+        raise InvalidCommitError(table, str(error)) from None
+    given = {
+        "id": str(uuid.uuid4()),
+        "name": spec.name,
+        "description": spec.description,
+        "format": {"provider": log_format.provider, "options": {}},
+        "schemaString": text,
+        "partitionColumns": list(spec.partition_columns),
+        "configuration": dict(spec.configuration),
+        "createdTime": now_ms,
+    }
+    (action,) = taken([{"metaData": given}], log_format, table)
+    metadata = action["metaData"]
+    try:
+        validate.check_metadata(metadata, None, log_format)
     except ValueError as error:
         raise InvalidCommitError(table, str(error)) from None
     protocol = _protocol(log_format, metadata)
     check_protocol(protocol, log_format, table)
     refuse_unwritable(protocol, metadata, log_format, table)
-    return [{"protocol": protocol}, {"metaData": metadata}]
+    return [{"protocol": protocol}, action]
 
 
 def _protocol(log_format: LogFormat, metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -99,6 +99,22 @@ def refuse_shapeless(protocol: Mapping[str, Any], log_format: LogFormat) -> None
         raise ValueError(f"the reader feature {', '.join(lost)} must be a writer feature too")
 
 
+def refuse_lowered(old: Mapping[str, Any], new: Mapping[str, Any], log_format: LogFormat) -> None:
+    """Raise ValueError for a protocol that asks for less than the table's: its files stay."""
+    for name in ("minReaderVersion", "minWriterVersion"):
+        if (new.get(name) or 1) < (old.get(name) or 1):
+            raise ValueError(f"the protocol's {name} would go down from {old[name]} to {new[name]}")
+    first = log_format.feature_writer_version
+    had = {*(old.get("writerFeatures") or ()), *(old.get("readerFeatures") or ())}
+    if log_format.lists_features and (old.get("minWriterVersion") or 1) < first:
+        had.update(implied_features(old))
+    if lost := sorted(name for name in had if not has_feature(new, name, log_format)):
+        raise ValueError(
+            f"the protocol would no longer have {', '.join(lost)}; upgrade_protocol keeps what "
+            "a table has"
+        )
+
+
 def refuse_unlisted(
     protocol: Mapping[str, Any], metadata: Mapping[str, Any], log_format: LogFormat
 ) -> None:

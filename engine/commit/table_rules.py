@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from engine.commit.features import has_feature, refuse_shapeless, refuse_unlisted
+from engine.commit.features import (
+    has_feature,
+    refuse_lowered,
+    refuse_shapeless,
+    refuse_unlisted,
+)
 from engine.commit.mappings import mappings_in
 from engine.errors import (
     AppendOnlyError,
@@ -36,17 +41,18 @@ def check_rules(
     """Raise ValueError where a commit, and the head it leaves, do not go together."""
     if metadata is not view.metadata:
         _refuse_lost_mappings(view.metadata, metadata)
-        refuse_unlisted(protocol, metadata, log_format)
     if protocol is not view.protocol:
         refuse_shapeless(protocol, log_format)
+        refuse_lowered(view.protocol, protocol, log_format)
+    if metadata is not view.metadata or protocol is not view.protocol:
+        refuse_unlisted(protocol, metadata, log_format)
     _check_features(body.actions, protocol, log_format)
     _check_mappings(body.actions, metadata)
 
 
-def refuse_removes(body: Body, metadata: Mapping[str, Any], table: str) -> None:
-    """Refuse removes from a table that is append-only. Raises AppendOnlyError."""
-    append_only = (metadata.get("configuration") or {}).get("delta.appendOnly", "false")
-    if append_only.lower() != "true":
+def refuse_removes(body: Body, old: Mapping[str, Any], new: Mapping[str, Any], table: str) -> None:
+    """Refuse removes from a table that is append-only, before or after. Raises AppendOnlyError."""
+    if not (_is_append_only(old) or _is_append_only(new)):
         return
     given = [action["remove"] for action in body.actions if "remove" in action]
     if any(remove.get("dataChange", True) for remove in given) or (
@@ -91,6 +97,11 @@ def refuse_hidden_change(old: Mapping[str, Any], new: Mapping[str, Any], table: 
         raise SchemaChangeError(table, reason)
     if old.get("id") != new.get("id"):
         raise InvalidCommitError(table, "its metaData has another id, which never changes")
+
+
+def _is_append_only(metadata: Mapping[str, Any]) -> bool:
+    configuration = metadata.get("configuration") or {}
+    return bool(configuration.get("delta.appendOnly", "false").lower() == "true")
 
 
 def _check_features(

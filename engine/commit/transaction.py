@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.commit import conflicts, validate
+from engine.commit.given import taken
 from engine.commit.mappings import deduplicated
 from engine.commit.serialize import Body, commit_bytes, engine_info
 from engine.commit.upgrades import upgraded
@@ -26,6 +27,7 @@ from engine.errors import (
 )
 from engine.log.paths import commit_name
 from engine.log.timestamps import in_commit_start
+from engine.replay.rules import FILE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -123,6 +125,8 @@ def commit(
     view = follower.view(files=change.needs_files)
     seen = view.version if change.read_version is None else change.read_version
     metadata = view.metadata if seen == view.version else None
+    if seen < 0:
+        raise InvalidCommitError(table, f"it read version {seen}; versions count from 0")
     if seen > view.version:
         raise InvalidCommitError(table, f"it read version {seen}; the latest is {view.version}")
     for attempt, delay in enumerate(_delays(follower.config, clock), 1):
@@ -240,11 +244,16 @@ def _checked(
 def _prepared(body: Body, view: View, follower: Follower) -> Body:
     """Return the commit with what the format adds to it of its own accord."""
     log_format, config = follower.directory.log_format, follower.config
+    table = follower.directory.table_url
     try:
         body = deduplicated(body, view, log_format, config)
-        return upgraded(body, view, log_format, config)
+        body = upgraded(body, view, log_format, config)
     except ValueError as error:
-        raise InvalidCommitError(follower.directory.table_url, str(error)) from None
+        raise InvalidCommitError(table, str(error)) from None
+    # Files are as they were given, and were looked at then; the rest may be ours.
+    rest = [action for action in body.actions if action.keys().isdisjoint(FILE_KINDS)]
+    files = [action for action in body.actions if not action.keys().isdisjoint(FILE_KINDS)]
+    return Body([*taken(rest, log_format, table), *files], body.removed)
 
 
 def _commit_info(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from engine.commit import changes
 from engine.commit.conflicts import Reads
 from engine.commit.create import OPERATION, TableSpec, create, difference
+from engine.commit.given import taken
 from engine.commit.hooks import Hook, hooked
 from engine.commit.skipping import Skipping
 from engine.commit.transaction import Committed, commit
@@ -87,7 +88,7 @@ class Writing(Skipping):
             read_version = view.version if read_version is None else read_version
             reads = Reads(parse_predicate(read_where, schema, columns), head=True)
         change = changes.of_actions(
-            list(actions),
+            taken(actions, self.directory.log_format, self.directory.table_url),
             operation=operation,
             txn=txn,
             reads=reads,
@@ -150,6 +151,7 @@ class Writing(Skipping):
         configuration: Mapping[str, str | None] | None = None,
         name: str | None = None,
         description: str | None = None,
+        dry_run: bool = False,
     ) -> Committed:
         """Change the schema, the properties (None drops one), the name or the description.
 
@@ -163,7 +165,7 @@ class Writing(Skipping):
             name=name,
             description=description,
         )
-        return self._commit(change)
+        return self._commit(change, dry_run=dry_run)
 
     def upgrade_protocol(
         self,
@@ -172,6 +174,7 @@ class Writing(Skipping):
         *,
         reader_features: Sequence[str] = (),
         writer_features: Sequence[str] = (),
+        dry_run: bool = False,
     ) -> Committed:
         """Raise the protocol; it never goes down, and one that is high enough is left alone."""
         change = changes.upgrading(
@@ -181,15 +184,16 @@ class Writing(Skipping):
             reader_features,
             writer_features,
         )
-        return self._commit(change)
+        return self._commit(change, dry_run=dry_run)
 
     # --- how -----------------------------------------------------------------------------------
 
     def _adds(self, files: Iterable[Mapping[str, Any]]) -> list[Action]:
         now_ms = self.clock.now_ms()
-        return changes.wrapped(
+        adds = changes.wrapped(
             "add", files, partitionValues={}, modificationTime=now_ms, dataChange=True
         )
+        return taken(adds, self.directory.log_format, self.directory.table_url)
 
     def _replace(
         self,
