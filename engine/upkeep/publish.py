@@ -134,27 +134,27 @@ def move_hint(
     Returns whether it was moved. A hint to a newer checkpoint that is listed stays, as does one
     of the same version with `only_forward`; one that names what is not there does not. Nothing is
     written over a hint that cannot be looked at. After the write the log is listed: where another
-    process wrote a newer checkpoint meanwhile, the hint is pointed at that one.
+    process wrote a newer checkpoint meanwhile, the hint is pointed at that one. A storage that
+    fails on the way is told in the log: the checkpoint is there without its hint.
     """
     moved = False
-    for _ in range(_HINT_TRIES):
-        try:
+    try:
+        for _ in range(_HINT_TRIES):
             known = _hint_there(directory)
-        except StorageError as error:
-            _logger.warning("%s: the hint is left as it is: %s", directory.url, error.reason)
-            return moved
-        if known is not None:
-            stays = known.version > hint["version"] - only_forward
-            if stays and _newest_from(directory, known.version) is not None:
-                _logger.info("%s: the hint is at %d already", directory.url, known.version)
-                return moved
-        said = {**hint, "checksum": checksums(hint)[0]} if checksum else hint
-        directory.storage.replace(directory.file(HINT), orjson.dumps(said))
-        moved = True
-        newest = _newest_from(directory, hint["version"])
-        if newest is None or newest.version == hint["version"]:
-            return moved
-        hint, only_forward = bare_hint(newest), True
+            if known is not None:
+                stays = known.version > hint["version"] - only_forward
+                if stays and _newest_from(directory, known.version) is not None:
+                    _logger.info("%s: the hint is at %d already", directory.url, known.version)
+                    break
+            said = {**hint, "checksum": checksums(hint)[0]} if checksum else hint
+            directory.storage.replace(directory.file(HINT), orjson.dumps(said))
+            moved = True
+            newest = _newest_from(directory, hint["version"])
+            if newest is None or newest.version == hint["version"]:
+                break
+            hint, only_forward = bare_hint(newest), True
+    except StorageError as error:
+        _logger.warning("%s: the hint is left as it is: %s", directory.url, error.reason)
     return moved
 
 

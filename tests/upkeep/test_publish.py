@@ -132,6 +132,24 @@ def test_a_hint_that_cannot_be_read_now_is_not_overwritten(directory, monkeypatc
     assert hinted(directory) == 9
 
 
+@pytest.mark.parametrize("failing", ["list after the write", "list before it", "write"])
+def test_a_storage_that_fails_under_the_hint_fails_no_checkpoint(directory, monkeypatch, failing):
+    published(directory, 5)
+    published(directory, 9)
+    if failing == "list before it":
+        move_hint(directory, {"version": 9, "size": 1}, checksum=True)
+
+    def fails(*_):
+        raise StorageError(directory.path, "timed out")
+
+    monkeypatch.setattr(LocalStorage, "replace" if failing == "write" else "list_from", fails)
+    moved = move_hint(directory, {"version": 5, "size": 1}, checksum=True)
+    monkeypatch.undo()
+    assert moved == (failing == "list after the write")
+    if failing != "write":
+        assert hinted(directory) == (5 if moved else 9)
+
+
 def test_of_two_writers_the_one_with_the_older_checkpoint_does_not_have_the_last_word(
     directory, monkeypatch
 ):

@@ -9,6 +9,7 @@ import pytest
 
 from engine import open_log
 from engine.errors import CheckpointCorruptionError
+from engine.log.segment import complete_checkpoints
 from engine.upkeep.checkpoint import checkpoint as module
 from engine.upkeep.checkpoint.shape import Shape
 from tests.upkeep.kept import seen, write
@@ -38,6 +39,9 @@ def overtaken(monkeypatch: pytest.MonkeyPatch, other: Callable[[], Any]) -> None
     [
         ("delta", (Shape.CLASSIC, WITHOUT_PARTS), (Shape.CLASSIC, WITHOUT_PARTS)),
         ("delta", (Shape.MULTI_PART, OPTIONS), (Shape.MULTI_PART, OPTIONS)),
+        ("delta", (Shape.V2_PARQUET, OPTIONS), (Shape.V2_PARQUET, OPTIONS)),
+        ("delta", (Shape.V2_JSON, OPTIONS), (Shape.V2_PARQUET, OPTIONS)),
+        ("delta", (Shape.V2_JSON, OPTIONS), (Shape.CLASSIC, WITHOUT_PARTS)),
         ("indextables", (Shape.CLASSIC, WITHOUT_PARTS), (Shape.CLASSIC, WITHOUT_PARTS)),
         ("indextables", (Shape.JSON_PARTS, OPTIONS), (Shape.JSON_PARTS, OPTIONS)),
         ("indextables", (Shape.JSON_PARTS, OPTIONS), (Shape.JSON, WHOLE)),
@@ -53,15 +57,32 @@ def test_who_comes_second_tells_of_the_checkpoint_that_is_there(
     overtaken(monkeypatch, lambda: first.append(write(str(table), theirs[0], options=theirs[1])))
     second = write(str(table), ours[0], options=ours[1])
     assert (first[0].created, second.created) == (True, False)
-    assert (second.files, second.size_bytes) == (first[0].files, first[0].size_bytes)
+    # Of V2, who wrote it tells of the sidecars too, and who finds it of the manifest.
+    told = first[0].files[-1:] if first[0].shape.is_v2 else first[0].files
+    assert (second.files, second.size_bytes) == (told, first[0].size_bytes)
     assert second.shape is first[0].shape
     log = open_log(str(table))
     assert all(
         (table / log.directory.log_format.directory / name).exists() for name in second.files
     )
+    found = complete_checkpoints(log.listing(4).refs)
+    assert len([checkpoint for checkpoint in found if checkpoint.version == 4]) == 1
     assert seen(log.snapshot()) == wanted[4]
     assert not orphans(log)
     assert_told(log, 4)
+
+
+def test_what_is_there_and_damaged_does_not_keep_a_repair_from_its_place(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    wanted = built(table, "delta", Shape.V2_JSON)
+    manifest = table / "_delta_log" / write(str(table), Shape.V2_JSON, options=OPTIONS).files[-1]
+    manifest.write_bytes(manifest.read_bytes()[:-5])
+    done = write(str(table), Shape.V2_JSON, options=OPTIONS, repair=True)
+    assert done.created
+    assert done.files[-1] > manifest.name
+    found = open_log(str(table)).snapshot()
+    assert not found.fallbacks
+    assert seen(found) == wanted[4]
 
 
 def test_a_winner_that_holds_as_many_files_but_others_is_refused(

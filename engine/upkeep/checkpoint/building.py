@@ -16,7 +16,7 @@ from engine.replay.state import LocalState, Singles
 from engine.snapshot import complete
 from engine.upkeep.checkpoint.incremental import few_of, kept_sidecars
 from engine.upkeep.checkpoint.laying import WORKERS, Laid, lay
-from engine.upkeep.checkpoint.placing import Sidecar
+from engine.upkeep.checkpoint.manifest import Sidecar
 from engine.upkeep.checkpoint.rows import Few, content_of_rows, few_rows, to_rows
 from engine.upkeep.checkpoint.shape import ROW_GROUP_ROWS, CheckpointPlan
 

@@ -103,6 +103,7 @@ class _Work:
         self.staging: Staging | None = None
         self.made: Made | None = None
         self.existing: Told | None = None
+        self.at_version: frozenset[str] = frozenset()
         self.seconds: dict[str, float] = {}
 
     def run(self, watch: Watch | None) -> CheckpointResult:
@@ -138,6 +139,7 @@ class _Work:
         at_version = [
             c for c in complete_checkpoints(self.listing.refs) if c.version == segment.version
         ]
+        self.at_version = frozenset(found.files[-1].path for found in at_version)
         there = segment.checkpoint
         if there is not None and there.version == segment.version:
             told = read_whole(directory, there, self.listing.refs)
@@ -246,7 +248,7 @@ class _Work:
             )  # fmt: skip
         assert self.staging is not None
         started = time.perf_counter()
-        placed = place(made.laid, self.staging, made.plan, made.kept)
+        placed = place(made.laid, self.staging, made.plan, made.kept, self.at_version)
         if not placed.is_new:
             return self.second(placed.files[-1], made, fallbacks)
         move_hint(self.directory, placed.hint, checksum=self.has_checksum)
@@ -257,19 +259,11 @@ class _Work:
             version, placed.hint["size"], placed.size_bytes / 1e6,
         )  # fmt: skip
         return CheckpointResult(
-            table=table,
-            version=version,
-            shape=made.laid.shape,
-            created=True,
-            files=placed.files,
-            size_bytes=placed.size_bytes,
-            replaced_bytes=segment.size_bytes,
-            content=made.content,
-            sidecars_kept=len(made.kept),
-            bytes_written=written,
-            fallbacks=fallbacks,
-            engine=made.engine,
-        )
+            table, version, made.laid.shape, created=True, files=placed.files,
+            size_bytes=placed.size_bytes, replaced_bytes=segment.size_bytes,
+            content=made.content, sidecars_kept=len(made.kept), bytes_written=written,
+            fallbacks=fallbacks, engine=made.engine,
+        )  # fmt: skip
 
     def second(self, name: str, made: Made, fallbacks: tuple[Fallback, ...]) -> CheckpointResult:
         """Tell of the checkpoint of a writer who was first, once it says what ours would have."""

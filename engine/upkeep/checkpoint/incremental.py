@@ -27,7 +27,7 @@ from engine.replay.rules import FILE_KINDS, STATE_KEYS
 from engine.replay.state import LocalState, Singles
 from engine.snapshot import complete
 from engine.upkeep.checkpoint.laying import WORKERS, Laid, Rows, sidecars
-from engine.upkeep.checkpoint.placing import NEWEST_TAG, ROWS_TAG, Sidecar
+from engine.upkeep.checkpoint.manifest import NEWEST_TAG, ROWS_TAG, Sidecar
 from engine.upkeep.checkpoint.rows import Few, content_of_rows, to_rows
 
 if TYPE_CHECKING:

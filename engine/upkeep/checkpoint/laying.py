@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from engine.errors import CheckpointValidationError, UnreadableLogFileError
 from engine.log.paths import FileKind, TransactionFileRef
 from engine.replay.compression import encode
 from engine.replay.content import Content, content_of, total
@@ -238,9 +239,12 @@ def proven_lines(staging: Staging, name: str, wanted: Content, plan: CheckpointP
     data = staging.directory.storage.read(staging.path(name))
     kind = FileKind.CHECKPOINT_JSON_PART
     ref = TransactionFileRef(plan.version, name, len(data), 0, kind, plan.version)
-    found = total(
-        content_of(batch.columns) for batch in Parser(plan.log_format).parse([(ref, data)])
-    )
+    try:
+        batches = Parser(plan.log_format).parse([(ref, data)])
+    except UnreadableLogFileError as error:
+        url = staging.directory.url
+        raise CheckpointValidationError(url, plan.version, error.reason) from None
+    found = total(content_of(batch.columns) for batch in batches)
     refuse_other(staging.directory, plan.version, wanted, found)
     return StagedFile(name, len(data), wanted)
 

@@ -15,23 +15,20 @@ import pyarrow as pa
 
 from engine.errors import CheckpointValidationError
 from engine.log import paths
+from engine.log.listing import list_log
+from engine.log.segment import complete_checkpoints
 from engine.replay.claims import PART_ACTIONS
-from engine.replay.content import Content
 from engine.upkeep.checkpoint.found import SETTLED, write_metadata
-from engine.upkeep.checkpoint.laying import proven_lines
-from engine.upkeep.checkpoint.rows import content_of_rows, few_rows, rows_of, to_lines
+from engine.upkeep.checkpoint.manifest import Sidecar, stage_manifest, tags_of
 from engine.upkeep.checkpoint.shape import CheckpointPlan, Shape
-from engine.upkeep.checkpoint.staged import StagedFile, parquet_rows, proven, read_back
+from engine.upkeep.checkpoint.staged import StagedFile, read_back
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
+    from engine.log.listing import LogDirectory
     from engine.upkeep.checkpoint.laying import Laid
     from engine.upkeep.publish import Staging
-
-CONTENT_TAG: Final = "txlog.content"
-ROWS_TAG: Final = "txlog.rows"
-NEWEST_TAG: Final = "txlog.newestDeletion"
 
 
 class TakenError(Exception):
@@ -56,46 +53,22 @@ class Placed:
     is_new: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Sidecar:
-    """A sidecar as a manifest names it. `content` is known of those that txlog wrote."""
-
-    path: str
-    size_bytes: int
-    modification_time: int
-    tags: Mapping[str, str]
-
-    def content(self) -> Content | None:
-        """Return what it says, if it was written down."""
-        text = self.tags.get(CONTENT_TAG)
-        if text is None:
-            return None
-        found = orjson.loads(text)
-        return Content(
-            {kind: count for kind, (count, _) in found.items()},
-            {kind: int(total, 16) for kind, (_, total) in found.items()},
-        )
-
-    def to_action(self) -> dict[str, Any]:
-        """Return it in wire names."""
-        return {
-            "path": self.path,
-            "sizeInBytes": self.size_bytes,
-            "modificationTime": self.modification_time,
-            "tags": dict(self.tags),
-        }
-
-
 def place(
-    laid: Laid, staging: Staging, plan: CheckpointPlan, kept: Sequence[Sidecar] = ()
+    laid: Laid,
+    staging: Staging,
+    plan: CheckpointPlan,
+    kept: Sequence[Sidecar] = (),
+    known: Collection[str] = (),
 ) -> Placed:
     """Give the files of a checkpoint their names; `kept` are sidecars that are there already.
 
+    `known` are checkpoints of this version that were there before, by their last file: what ours
+    stands in for. Of a V2 checkpoint, any other that is there by now was first.
     Raises TakenError where a name is another's. What this run placed before that stays, and is no
     checkpoint without the rest.
     """
     if laid.shape.is_v2:
-        return _place_v2(laid, staging, plan, kept)
+        return _place_v2(laid, staging, plan, kept, known)
     return _PLACES[laid.shape](laid, staging, plan)
 
 
@@ -194,7 +167,11 @@ def _stage_bytes(data: bytes, name: str, staging: Staging, plan: CheckpointPlan)
 
 
 def _place_v2(
-    laid: Laid, staging: Staging, plan: CheckpointPlan, kept: Sequence[Sidecar]
+    laid: Laid,
+    staging: Staging,
+    plan: CheckpointPlan,
+    kept: Sequence[Sidecar],
+    known: Collection[str],
 ) -> Placed:
     unique = str(uuid.uuid4())
     if plan.outranks is not None and unique < plan.outranks:
@@ -205,18 +182,23 @@ def _place_v2(
             f"{plan.version:020d}.checkpoint.{at:010d}.{count:010d}.{uuid.uuid4()}.parquet",
             file.size_bytes,
             plan.now_ms,
-            _tags(file, plan),
+            tags_of(file, plan),
         )
         for at, file in enumerate(laid.files, 1)
     ]
     suffix = "json" if plan.shape is Shape.V2_JSON else "parquet"
     final = paths.checkpoint_v2_name(plan.version, unique, suffix)
     named = [*added, *kept]
-    manifest = _stage_manifest(laid, named, staging, plan, suffix)
+    manifest = stage_manifest(laid, named, staging, plan, suffix)
     finals = [f"{paths.SIDECARS}/{sidecar.path}" for sidecar in added]
     staging.intend(finals, unique=True)
     for file, name in zip(laid.files, finals, strict=True):
         staging.publish(file.name, name)
+    # A manifest's name is nobody else's: only a look tells whether another writer was first.
+    first = _newcomer(staging.directory, plan.version, known)
+    if first is not None:
+        staging.withdraw(finals)
+        return Placed((first,), 0, {}, is_new=False)
     staging.publish(manifest.name, final)
     size = manifest.size_bytes + sum(sidecar.size_bytes for sidecar in named)
     info = {
@@ -236,39 +218,15 @@ def _place_v2(
     return Placed((*finals, final), size, hint)
 
 
-def _stage_manifest(
-    laid: Laid, named: Sequence[Sidecar], staging: Staging, plan: CheckpointPlan, suffix: str
-) -> StagedFile:
-    contents = [content for content in map(Sidecar.content, named) if content is not None]
-    about = {
-        "sidecarNumActions": str(sum(content.size for content in contents)),
-        "sidecarSizeInBytes": str(sum(sidecar.size_bytes for sidecar in named)),
-        "numOfAddFiles": str(sum(content.counts.get("add", 0) for content in contents)),
-    }
-    actions: list[tuple[str, Mapping[str, Any]]] = [
-        ("checkpointMetadata", {"version": plan.version, "tags": about}),
-        *(("sidecar", sidecar.to_action()) for sidecar in named),
-    ]
-    batches = [rows_of(actions, plan), few_rows(laid.few, plan)]
-    name = f"manifest.{suffix}"
-    wanted = sum(map(content_of_rows, batches), Content())
-    with staging.directory.storage.open_output(staging.path(name)) as sink:
-        if suffix == "json":
-            lines = [line for batch in batches for line in to_lines(batch).to_pylist()]
-            sink.write("".join(f"{line}\n" for line in lines).encode())
-        else:
-            with parquet_rows(sink, plan.row_schema, plan.codec) as writer:
-                for batch in batches:
-                    writer.write(batch)
-    prove = proven_lines if suffix == "json" else proven
-    return prove(staging, name, wanted, plan)
-
-
-def _tags(file: StagedFile, plan: CheckpointPlan) -> dict[str, str]:
-    content = file.content
-    said = {kind: (count, f"{content.sums[kind]:x}") for kind, count in content.counts.items()}
-    newest = {NEWEST_TAG: str(file.newest_deletion)} if file.newest_deletion is not None else {}
-    return {CONTENT_TAG: orjson.dumps(said).decode(), ROWS_TAG: plan.rows_key, **newest}
+def _newcomer(directory: LogDirectory, version: int, known: Collection[str]) -> str | None:
+    """Return the last file of a checkpoint of this version that is not `known`."""
+    at_version = (
+        found
+        for found in complete_checkpoints(list_log(directory, version).refs)
+        if found.version == version and found.files[-1].path not in known
+    )
+    newest = max(at_version, key=lambda found: found.rank, default=None)
+    return None if newest is None else newest.files[-1].path
 
 
 def _tell(laid: Laid, staging: Staging, plan: CheckpointPlan, parts: int | None = None) -> None:
