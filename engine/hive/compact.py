@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from engine.hive import layout, rewrite, verify
 from engine.hive.inspect import assess
 from engine.hive.journal import Entry, Event, Journal
 from engine.hive.model import Swap
-from engine.hive.plan import Plan, plan
+from engine.hive.plan import Plan, plan, refuse
 from engine.hive.reason import first_line
 from engine.hive.report import RunReport, UnitReport
 from engine.hive.state import UnitState, fold, plan_body, rows_of
@@ -58,6 +59,7 @@ def compact(
         HiveFailedError: storage, Spark or metastore failed; the message says what state is left.
     """
     begun = time.monotonic()
+    refuse(doors, table, options)
     with finishing.holding(doors, table, "compact", break_lock=break_lock) as held:
         # As it is now: recovery may have moved it since the caller looked.
         table = doors.catalog.table(table.database, table.name)
@@ -72,7 +74,6 @@ def compact(
             table=table.full_name,
             identity=table.identity,
             swap=job.swap.value,
-            backup=job.backup,
             started_ms=doors.clock(),
             stats=options.stats.value,
         )
@@ -83,7 +84,7 @@ def compact(
             doors.catalog.create_backup(table, job.backup, run, units)
             doors.hook(Step.BACKUP_MADE, "")
             results = _work(doors, job, planned, options, progress or (lambda *_: None))
-            finishing.finish(doors, job)
+            finishing.finish(doors, job, strict=True)
         except HiveFencedError:
             raise
         except BaseException as error:
@@ -182,6 +183,8 @@ def _rewrite(
     doors.hook(Step.UNIT_PLANNED, unit.name)
     paths = [f"{places.live}/{entry.name}" for entry in found.files]
     try:
+        # Until the rewritten files have the access of the originals, they are nobody else's.
+        files.make_private(places.staged_shell)
         recipe = rewrite.recipe(spark, job.table, columns, paths, sort)
         original = verify.write(spark, recipe, paths, places.staged, target_files)
         doors.hook(Step.WRITTEN, unit.name)
@@ -193,6 +196,9 @@ def _rewrite(
         outputs = staged.files if staged else ()
         names = [entry.name for entry in outputs]
         warning = files.copy_access(places.live, places.staged, names, found.files[0].name)
+        if job.swap is Swap.LOCATION:
+            # Here readers come through it.
+            warning = files.copy_access(places.live, places.staged_shell) or warning
         entries.append(
             job.journal.record(
                 Event.VERIFIED,
@@ -219,7 +225,7 @@ def _swap(doors: Doors, job: Job, state: UnitState) -> tuple[bool, int]:
         doors.files.mkdirs(state.places.kept_shell)
     job.journal.record(Event.SWAP, state.unit.name)
     doors.hook(Step.SWAP_INTENT, state.unit.name)
-    return finishing.step_forward(doors, job, state)
+    return finishing.step_forward(doors, job, replace(state, begun=True))
 
 
 def _state(job: Job, entries: list[Entry], unit: Unit) -> UnitState:

@@ -27,7 +27,7 @@ class Act(str, Enum):
     REPOINT_BACK = "set the location to live"
     DISCARD = "delete staged, after what came late was carried out of it"
     DONE = "nothing is left to do"
-    TURN_BACK = "the staged files are gone; go back"
+    TURN_BACK = "the staged files, or the originals, are gone; go back"
     ELSEWHERE = "someone else set the location"
     LOST = "neither live nor kept exists"
 
@@ -42,12 +42,22 @@ class Pointer(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Which of a unit's directories exist, and where the metastore points."""
+    """Which of a unit's directories exist, and where the metastore points.
+
+    `aside` says that the originals were, or may have been, renamed to `kept`. Where they never
+    were and are gone from `live`, a writer took them away, and that stands.
+    """
 
     live: bool
     staged: bool
     kept: bool
     pointer: Pointer = Pointer.LIVE
+    aside: bool = True
+
+    @property
+    def emptied(self) -> bool:
+        """Whether a writer took the originals away before we touched them."""
+        return not (self.live or self.kept or self.aside)
 
 
 def forward(swap: Swap, facts: Facts) -> Act:
@@ -58,6 +68,8 @@ def forward(swap: Swap, facts: Facts) -> Act:
         if facts.pointer is Pointer.STAGED:
             return Act.SETTLE
         return Act.REPOINT if facts.staged else Act.TURN_BACK
+    if facts.emptied:
+        return Act.TURN_BACK
     return {
         (True, True, False): Act.SET_ASIDE,
         (False, True, True): Act.PUT_IN_PLACE,
@@ -86,6 +98,8 @@ def back(swap: Swap, facts: Facts, *, verified: bool) -> Act:
     if swap is Swap.LOCATION:
         if facts.pointer is Pointer.STAGED:
             return Act.REPOINT_BACK if facts.live else Act.LOST
+        return Act.DISCARD if facts.staged else Act.DONE
+    if facts.emptied:
         return Act.DISCARD if facts.staged else Act.DONE
     only_staged = Act.PUT_IN_PLACE if verified else Act.LOST
     return {

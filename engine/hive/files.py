@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Schemes whose directory rename is one atomic step of the name space.
-_ATOMIC_RENAME: Final = frozenset(
-    {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "abfs", "abfss"}
-)
+_ATOMIC_RENAME: Final = frozenset({"file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs"})
+# One step only where the account has a hierarchical name space, and only its settings say so.
+_AZURE: Final = frozenset({"abfs", "abfss"})
+_HIERARCHICAL: Final = "fs.azure.account.hns.enabled"
 # Hadoop takes these as bare booleans.
 _RECURSIVE: Final = True
 _ONLY_EMPTY: Final = False
 _REPLACE: Final = True
 _ONLY_NEW: Final = False
+_PRIVATE: Final = 0o700
 _STATUS: Final = re.compile(
     r"path=(?P<path>[^\n]*?); isDirectory=(?P<folder>true|false);"
     r"(?: length=(?P<size>\d+); replication=\d+; blocksize=\d+;)? modification_time=(?P<time>\d+);"
@@ -56,6 +58,11 @@ class Files:
 
     def renames_atomically(self, path: str) -> bool:
         """Say whether a directory rename is one atomic step there."""
+        scheme, _, rest = path.partition("://")
+        if scheme in _AZURE:
+            account = rest.partition("/")[0].rpartition("@")[2]
+            own = self._conf.get(f"{_HIERARCHICAL}.{account}", None)
+            return str(own or self._conf.get(_HIERARCHICAL, "")).lower() == "true"
         return path.partition(":")[0] in _ATOMIC_RENAME
 
     def exists(self, path: str) -> bool:
@@ -94,6 +101,15 @@ class Files:
             local.path_of(path).mkdir(parents=True, exist_ok=True)
         elif not self._fs(path).mkdirs(self._path(path)):
             raise StorageError(path, "the directory could not be made")
+
+    def make_private(self, path: str) -> None:
+        """Make a directory that nobody but its owner may enter."""
+        self.mkdirs(path)
+        if _is_local(path):
+            local.path_of(path).chmod(_PRIVATE)
+        else:
+            kind: Any = self._jvm.org.apache.hadoop.fs.permission.FsPermission
+            self._fs(path).setPermission(self._path(path), kind(f"{_PRIVATE:o}"))
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file or directory.
@@ -171,7 +187,9 @@ class Files:
         finally:
             stream.close()
 
-    def copy_access(self, source: str, target: str, names: Iterable[str], like: str) -> str:
+    def copy_access(
+        self, source: str, target: str, names: Iterable[str] = (), like: str = ""
+    ) -> str:
         """Give `target` the mode, owner and ACL of `source`, and its files those of `like`.
 
         Returns a warning when the owner could not be kept, else nothing.

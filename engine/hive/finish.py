@@ -7,7 +7,7 @@ next command finds the intent and calls `finish` again.
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import HiveRefusedError
@@ -17,9 +17,11 @@ from engine.hive.journal import Event, open_journal
 from engine.hive.lock import Lock, acquire, beating
 from engine.hive.model import Stats, Swap
 from engine.hive.purge import purge
+from engine.hive.reason import first_line
 from engine.hive.state import Course, Phase, Run, UnitState, Way, entries_of, fold, rows_of, ways
 from engine.hive.steps import Step
 from engine.hive.swap import ChangedError, Doors, Job, move_back, move_forward, overtaken
+from engine.hive.trust import refuse_foreign, vouched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +78,13 @@ def holding(
 
 
 def home_of(table: Table) -> str:
-    """Return where a table's journal and lock are."""
+    """Return where a table's journal and lock are.
+
+    Raises:
+        HiveRefusedError: the table has no directory of its own.
+    """
+    if layout.is_root(table.location) and not (table.partition_columns and "://" in table.location):
+        raise HiveRefusedError(table.full_name, "it has no directory of its own")
     return layout.home(table.location, partitioned=bool(table.partition_columns))
 
 
@@ -103,15 +111,18 @@ def files_made(doors: Doors, home: str) -> dict[str, tuple[FileEntry, ...]]:
     return {name: files for name, (_, files) in made.items()}
 
 
-def finish(doors: Doors, job: Job) -> Run:
-    """Bring a run to the end that its journal asks for, and return what it became."""
+def finish(doors: Doors, job: Job, *, strict: bool = False) -> Run:
+    """Bring a run to the end that its journal asks for, and return what it became.
+
+    Statistics that cannot be computed are a warning, and an error when `strict`.
+    """
     run = _read(doors, job)
     if run.course is Course.CLOSED:
         _file_away(doors, job, run)
         return run
     if run.course is Course.PURGING:
-        purge(doors, job, run)
-        return _close(doors, job, run, "cleaned up")
+        left = purge(doors, job, run)
+        return _close(doors, job, run, "cleaned up", left=left)
     going_back = [run.units[name] for name, way in ways(run).items() if way is Way.BACK]
     for name, way in ways(run).items():
         if way is Way.FORWARD:
@@ -122,13 +133,20 @@ def finish(doors: Doors, job: Job) -> Run:
         _brought_back(doors, job, state)
     run = _read(doors, job)
     doors.catalog.refresh(job.table)
-    measure(doors, job, run)
+    warning = ""
+    try:
+        measure(doors, job, run)
+    except Exception as error:
+        if strict:
+            raise
+        warning = f"its statistics are not fresh: {first_line(error)}"
     if not run.standing():
-        return _close(doors, job, run, "rolled back" if run.chosen else "aborted")
+        outcome = "rolled back" if run.chosen else "aborted"
+        return replace(_close(doors, job, run, outcome), warning=warning)
     if run.course is not Course.COMMITTED:
         job.journal.record(Event.COMMITTED, at_ms=doors.clock())
         doors.hook(Step.COMMITTED, "")
-    return _read(doors, job)
+    return replace(_read(doors, job), warning=warning)
 
 
 def step_forward(doors: Doors, job: Job, state: UnitState) -> tuple[bool, int]:
@@ -168,14 +186,18 @@ def _brought_back(doors: Doors, job: Job, state: UnitState) -> None:
 
 
 def measure(doors: Doors, job: Job, run: Run) -> None:
-    """Compute anew the statistics that the table had, for the units whose files changed."""
+    """Compute anew the statistics that the table had, for the units whose files changed.
+
+    A partition that was dropped since has none.
+    """
     stats = Stats(run.about.get("stats", Stats.AUTO.value))
     if stats is Stats.NONE:
         return
     wanted = stats is Stats.SCAN
     for state in run.units.values():
         unit = state.unit
-        if unit.spec and (wanted or unit.sized) and state.outputs is not None:
+        due = unit.spec and (wanted or unit.sized) and state.outputs is not None
+        if due and doors.catalog.location(job.table, unit):
             doors.catalog.measure(job.table, unit, rows=wanted or unit.rows is not None)
     if wanted or job.table.sized:
         doors.catalog.measure(job.table, None, rows=wanted or job.table.rows is not None)
@@ -197,22 +219,24 @@ def _recover(doors: Doors, table: Table, home: str, lock: Lock) -> Iterator[dict
             continue
         if run.course is Course.COMMITTED:
             continue
-        _refuse_foreign(doors, table, run)
+        refuse_foreign(doors, table, run)
+        job = Job(table, run.swap, run.backup, journal, lock)
         if run.course is not Course.CLOSED:
             journal.record(Event.RECOVER, epoch=lock.epoch)
-        ended = finish(doors, Job(table, run.swap, run.backup, journal, lock))
+            disown(doors, job, run)
+        ended = finish(doors, job)
         outcome = ended.closing.get("outcome", ended.course.value)
-        yield {"run": name, "was": run.course.value, "now": outcome}
+        told = {"run": name, "was": run.course.value, "now": outcome}
+        yield told | ({"warning": ended.warning} if ended.warning else {})
 
 
-def _refuse_foreign(doors: Doors, table: Table, run: Run) -> None:
-    # Two tables may share a directory, and with it the journal; each finishes only its own runs.
-    database, _, name = str(run.about["table"]).partition(".")
-    if run.about["table"] != table.full_name and doors.catalog.knows(database, name):
-        raise HiveRefusedError(
-            table.full_name,
-            f"{database}.{name} shares its directory and has an unfinished run there",
-        )
+def disown(doors: Doors, job: Job, run: Run) -> None:
+    """Let go of the units for which the metastore does not vouch: nothing there is touched."""
+    way = ways(run)
+    for name, state in run.units.items():
+        acted_on = run.course is Course.PURGING or way[name] is not Way.STAY
+        if acted_on and state.phase is not Phase.UNDONE and not vouched(doors, job.table, state):
+            job.journal.record(Event.UNDONE, name, strayed=True)
 
 
 def _read(doors: Doors, job: Job) -> Run:
@@ -221,10 +245,10 @@ def _read(doors: Doors, job: Job) -> Run:
     return run
 
 
-def _close(doors: Doors, job: Job, run: Run, outcome: str) -> Run:
+def _close(doors: Doors, job: Job, run: Run, outcome: str, **more: Any) -> Run:
     doors.catalog.drop_backup(job.table, job.backup, job.journal.run)
     doors.hook(Step.BACKUP_DROPPED, "")
-    job.journal.record(Event.CLOSED, outcome=outcome, at_ms=doors.clock())
+    job.journal.record(Event.CLOSED, outcome=outcome, at_ms=doors.clock(), **more)
     doors.hook(Step.CLOSED, "")
     closed = _read(doors, job)
     _file_away(doors, job, closed)
@@ -243,7 +267,7 @@ def summary(run: Run) -> dict[str, Any]:
     """Return what the history keeps of a run."""
     return {
         "run": run.run,
-        "table": run.about["table"],
+        "table": run.table,
         "swap": run.swap.value,
         "outcome": run.closing.get("outcome", run.course.value),
         "started_ms": run.about["started_ms"],

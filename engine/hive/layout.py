@@ -73,6 +73,18 @@ def home(location: str, *, partitioned: bool) -> str:
     return f"{base_of(location)}/.{last(location)}.compact"
 
 
+def is_root(location: str) -> bool:
+    """Say whether a location names no directory: it is empty, or the top of a file system."""
+    scheme, slashes, rest = location.partition("://")
+    path = rest.partition("/")[2] if slashes else scheme.rpartition(":")[2]
+    return not path.strip("/")
+
+
+def origin(location: str) -> str:
+    """Return where a unit lay before any location swap."""
+    return f"{base_of(location)}/{last(location)}"
+
+
 def base_of(location: str) -> str:
     """Return the directory beside which work is done, so that repeated swaps do not nest."""
     above, name = parent(location), last(location)
@@ -80,8 +92,8 @@ def base_of(location: str) -> str:
 
 
 def backup_name(table: str, run: str) -> str:
-    """Return the name of the zero-copy backup table of a run."""
-    return f"__bkp_{table}_{run}"
+    """Return the name of the zero-copy backup table of a run, as the metastore spells it."""
+    return f"__bkp_{table.lower()}_{run}"
 
 
 def partition_name(spec: Sequence[tuple[str, str | None]]) -> str:

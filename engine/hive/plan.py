@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.errors import HiveRefusedError
 from engine.hive import finish as finishing
 from engine.hive import rewrite
-from engine.hive.inspect import inspect
+from engine.hive.inspect import inspect, refusal
 from engine.hive.model import Swap
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def plan(doors: Doors, table: Table, options: Options) -> Plan:
     Raises:
         HiveRefusedError: the table must be left alone.
     """
+    refuse(doors, table, options)
     made = finishing.files_made(doors, finishing.home_of(table))
     now_ms = doors.clock()
     found = inspect(doors.catalog, doors.files, table, options, now_ms=now_ms, made=made)
@@ -42,8 +44,35 @@ def plan(doors: Doors, table: Table, options: Options) -> Plan:
     swap = options.swap or (
         Swap.RENAME if doors.files.renames_atomically(table.location) else Swap.LOCATION
     )
-    taken, left = choose(found, options.max_bytes)
+    copies = [] if swap is Swap.LOCATION else _copies(doors, found)
+    if copies and options.swap:
+        place = copies[0][0].location
+        raise HiveRefusedError(
+            table.full_name, f"a rename is a copy at {place}; use --swap location there"
+        )
+    why = "a rename is a copy where it lies; compact it with --swap location"
+    apart = {unit.name for unit, _ in copies}
+    taken, left = choose([p for p in found if p[0].name not in apart], options.max_bytes)
+    left += [(unit, verdict, why) for unit, verdict in copies]
     return Plan(table, swap, tuple(taken), tuple(left))
+
+
+def refuse(doors: Doors, table: Table, options: Options) -> None:
+    """Raise HiveRefusedError when the table must be left alone; nothing is written to it."""
+    reason = refusal(table, options) or rewrite.can_read(doors.catalog.spark, table)
+    if reason:
+        raise HiveRefusedError(table.full_name, reason)
+
+
+def _copies(
+    doors: Doors, found: Sequence[tuple[Unit, Assessment]]
+) -> list[tuple[Unit, Assessment]]:
+    # A partition may lie on another store than its table.
+    return [
+        pair
+        for pair in found
+        if pair[1].due and not doors.files.renames_atomically(pair[0].location)
+    ]
 
 
 def choose(

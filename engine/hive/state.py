@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from engine.errors import HiveRefusedError
+from engine.hive import layout
 from engine.hive.journal import Entry, Event, in_order
 from engine.hive.layout import Places
 from engine.hive.model import FileEntry, Swap, Unit
@@ -48,7 +50,8 @@ class Way(str, Enum):
 class UnitState:
     """One unit of a run: what it is, where its files are, what they were and what they became.
 
-    `stood` says that its swap was once complete, whatever came after.
+    `begun` says that its swap was announced, `stood` that it was once complete, whatever came
+    after.
     """
 
     unit: Unit
@@ -56,6 +59,7 @@ class UnitState:
     inputs: tuple[FileEntry, ...]
     hidden: tuple[str, ...] = ()
     phase: Phase = Phase.PLANNED
+    begun: bool = False
     stood: bool = False
     outputs: tuple[FileEntry, ...] | None = None
     verified: dict[str, Any] = field(default_factory=dict)
@@ -73,11 +77,17 @@ class Run:
     force: bool = False
     chosen: tuple[str, ...] = ()
     closing: dict[str, Any] = field(default_factory=dict)
+    warning: str = ""
+
+    @property
+    def table(self) -> str:
+        """`database.table`, as the run was told it."""
+        return str(self.about["table"])
 
     @property
     def backup(self) -> str:
         """The name of the run's backup table."""
-        return str(self.about["backup"])
+        return layout.backup_name(self.table.partition(".")[2], self.run)
 
     def standing(self) -> list[UnitState]:
         """Return the units whose rewritten files are in place."""
@@ -85,7 +95,14 @@ class Run:
 
 
 def fold(run: str, entries: Sequence[Entry]) -> Run | None:
-    """Return what a journal adds up to, or None when the run had not begun."""
+    """Return what a journal adds up to, or None when the run had not begun.
+
+    Whoever may write into a table's folder may write a journal. So one that names places where a
+    run does not work, or files that are paths, is not followed.
+
+    Raises:
+        HiveRefusedError: the journal is not one that a run wrote.
+    """
     state: Run | None = None
     for entry in in_order(entries):
         if entry.event is Event.RUN:
@@ -122,13 +139,14 @@ def _way(run: Run, unit: UnitState) -> Way:
 def _step(run: Run, entry: Entry) -> Run:
     event, body = entry.event, entry.body
     if event is Event.PLANNED:
-        return replace(run, units={**run.units, entry.unit: _planned(entry)})
+        return replace(run, units={**run.units, entry.unit: _planned(run, entry)})
     if event in _UNIT_PHASES:
         unit = run.units[entry.unit]
+        begun = unit.begun or event is Event.SWAP
         stood = unit.stood or event is Event.SWAPPED
-        unit = replace(unit, phase=_UNIT_PHASES[event], stood=stood)
+        unit = replace(unit, phase=_UNIT_PHASES[event], begun=begun, stood=stood)
         if event is Event.VERIFIED:
-            unit = replace(unit, outputs=entries_of(body["outputs"]), verified=body)
+            unit = replace(unit, outputs=_files(run, body["outputs"]), verified=body)
         return replace(run, units={**run.units, entry.unit: unit})
     if event is Event.ROLLBACK:
         chosen = tuple(body["units"])
@@ -138,14 +156,35 @@ def _step(run: Run, entry: Entry) -> Run:
     return replace(run, course=_COURSES.get(event, run.course))
 
 
-def _planned(entry: Entry) -> UnitState:
-    body = entry.body
+def _planned(run: Run, entry: Entry) -> UnitState:
+    body, live = entry.body, str(entry.body["live"])
     spec = tuple((key, value) for key, value in body["spec"])
+    places = Places(live, body["staged"], body["kept"])
+    if ".." in live.split("/") or places != layout.places(live, run.run, run.swap):
+        raise _planted(run, live)
+    if entry.unit != layout.partition_name(spec):
+        raise _planted(run, entry.unit)
     return UnitState(
-        unit=Unit(entry.unit, spec, body["live"], body.get("rows"), bool(body.get("sized"))),
-        places=Places(body["live"], body["staged"], body["kept"]),
-        inputs=entries_of(body["inputs"]),
+        unit=Unit(entry.unit, spec, live, body.get("rows"), bool(body.get("sized"))),
+        places=places,
+        inputs=_files(run, body["inputs"]),
         hidden=tuple(body["hidden"]),
+    )
+
+
+def _files(run: Run, rows: Iterable[Sequence[Any]]) -> tuple[FileEntry, ...]:
+    found = entries_of(rows)
+    for entry in found:
+        if "/" in entry.name or entry.name in ("", ".", ".."):
+            raise _planted(run, entry.name)
+    return found
+
+
+def _planted(run: Run, claim: str) -> HiveRefusedError:
+    return HiveRefusedError(
+        str(run.about.get("table", "")),
+        f"the journal of run {run.run} names {claim!r}, which no run writes; "
+        "find out who did, and move that journal away",
     )
 
 

@@ -121,17 +121,18 @@ def look(doors: Doors, job: Job, state: UnitState) -> Facts:
         pointer = {places.live: Pointer.LIVE, places.staged: Pointer.STAGED}.get(
             at, Pointer.ELSEWHERE
         )
-    return Facts(
-        live=files.exists(places.live),
-        staged=files.exists(places.staged),
-        kept=files.exists(places.kept),
-        pointer=pointer,
-    )
+    live, kept, aside = files.exists(places.live), files.exists(places.kept), True
+    if not (live or kept or state.stood) and job.swap is Swap.RENAME:
+        # The directory around `kept` is made before the swap is announced and goes when all is
+        # done: it is empty only before the originals come and after they went back.
+        aside = state.begun and not files.exists(places.kept_shell)
+    return Facts(live, files.exists(places.staged), kept, pointer, aside)
 
 
 def late(known: tuple[FileEntry, ...], found: Listing | None) -> tuple[FileEntry, ...]:
-    """Return the files that were found and not known."""
-    return tuple(sorted(set(found.files) - set(known))) if found else ()
+    """Return the files whose name was not known; one that was only touched is not late."""
+    names = {entry.name for entry in known}
+    return tuple(e for e in sorted(found.files) if e.name not in names) if found else ()
 
 
 def absent(known: tuple[FileEntry, ...], found: Listing | None) -> tuple[FileEntry, ...]:
@@ -226,8 +227,9 @@ def _perform(doors: Doors, job: Job, state: UnitState, act: Act) -> None:
     elif act is Act.MERGE_BACK:
         # What a merge brought in before it failed must not stand beside the originals.
         there = doors.files.listing(places.live)
-        ours = set(state.outputs or ()) & set(there.files if there else ())
-        carry(doors, tuple(sorted(ours)), places.live, places.staged, job.journal.run)
+        names = {entry.name for entry in state.outputs or ()}
+        ours = tuple(entry for entry in there.files if entry.name in names) if there else ()
+        carry(doors, ours, places.live, places.staged, job.journal.run)
         _merge(doors, job, places.kept, places.live, name)
     else:
         target = places.staged if act is Act.REPOINT else places.live

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import (
@@ -13,14 +14,15 @@ from engine.errors import (
 )
 from engine.hive import journal as journals
 from engine.hive.decide import Pointer
-from engine.hive.finish import finish, holding, home_of, job_of, open_runs, summary
+from engine.hive.finish import disown, finish, holding, home_of, job_of, open_runs, summary
 from engine.hive.inspect import at_work
 from engine.hive.journal import Event
 from engine.hive.model import Swap
-from engine.hive.purge import refuse_read, verify_live
+from engine.hive.purge import refuse_changed, refuse_others, refuse_read, verify_live
 from engine.hive.state import Course
 from engine.hive.steps import Step
 from engine.hive.swap import absent, late, look
+from engine.hive.trust import is_own, refuse_foreign, same_name, vouched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +45,8 @@ def rollback(
 ) -> dict[str, Any]:
     """Bring the originals of a run back, of all its partitions or of those named.
 
-    Rolling back twice is no error: the second time there is nothing to do.
+    Rolling back twice is no error: the second time there is nothing to do. A run before the one
+    that was rolled back last has to be named.
 
     Raises:
         HiveNoRunError: there never was such a run.
@@ -58,14 +61,18 @@ def rollback(
         job = job_of(doors, table, held.home, held.lock, found)
         for state in units:
             _refuse_rollback(doors, job, state, force=force, keep_new=keep_new)
+        if found.swap is Swap.LOCATION:
+            refuse_others(doors, table, found, units)
         names = [state.unit.name for state in units]
-        outcome = "would be rolled back" if names else "nothing to do"
+        outcome, warning = "would be rolled back" if names else "nothing to do", ""
         if names and not dry_run:
             job.journal.record(Event.ROLLBACK, units=names, force=force)
             doors.hook(Step.UNDO_INTENT, "")
             ended = finish(doors, job)
             outcome = "rolled back" if ended.course is Course.CLOSED else "partly rolled back"
-        return {"table": table.full_name, "run": found.run, "units": names, "outcome": outcome}
+            warning = ended.warning
+        done = {"table": table.full_name, "run": found.run, "units": names, "outcome": outcome}
+        return done | ({"warning": warning} if warning else {})
 
 
 def cleanup(
@@ -80,27 +87,34 @@ def cleanup(
     """Delete the originals and the backup of each finished run that is old enough.
 
     The live files are verified first; `force` skips that, for partitions that were overwritten.
+    `left` tells of directories that hold more than the journal names.
 
     Raises:
-        HiveSupersededError: the live data could not be verified; nothing was deleted.
+        HiveSupersededError: the live data could not be verified, or an original was changed;
+            nothing was deleted.
     """
     done = []
     with holding(doors, table, "cleanup", break_lock=break_lock, dry_run=dry_run) as held:
         runs = [run for run in open_runs(doors, held.home) if run.course is Course.COMMITTED]
         for number, run in enumerate(runs):
-            if doors.clock() - int(run.about["started_ms"]) < older_than_ms:
+            young = doors.clock() - int(run.about["started_ms"]) < older_than_ms
+            if young or not is_own(doors, table, run):
                 continue
             if not force:
                 verify_live(doors, table, run, runs[number + 1 :])
+            refuse_changed(doors, table, run, force=force)
             refuse_read(doors, table, run)
             freed = sum(entry.size for state in run.standing() for entry in state.inputs)
             files = sum(len(state.inputs) for state in run.standing())
-            outcome = "would be cleaned up"
+            outcome, left = "would be cleaned up", []
             if not dry_run:
                 job = job_of(doors, table, held.home, held.lock, run)
                 job.journal.record(Event.PURGE)
                 doors.hook(Step.PURGE_INTENT, "")
-                outcome = str(finish(doors, job).closing["outcome"])
+                if force:
+                    disown(doors, job, replace(run, course=Course.PURGING))
+                closing = finish(doors, job).closing
+                outcome, left = str(closing["outcome"]), closing.get("left", [])
             done.append(
                 {
                     "table": table.full_name,
@@ -108,6 +122,7 @@ def cleanup(
                     "outcome": outcome,
                     "files": files,
                     "bytes": freed,
+                    "left": left,
                 }
             )
     return done
@@ -142,14 +157,26 @@ def history(doors: Doors, table: Table) -> list[dict[str, Any]]:
 
 def _chosen_run(doors: Doors, table: Table, home: str, run: str) -> Run | None:
     standing = [found for found in open_runs(doors, home) if found.course is Course.COMMITTED]
-    for found in reversed(standing):
-        if run in ("", found.run):
-            return found
-    past = journals.past_runs(doors.files, home)
-    asked = [record for record in past if record["run"] == run] if run else past[-1:]
-    if any(record["outcome"] == "rolled back" for record in asked):
+    mine = [found for found in standing if is_own(doors, table, found)]
+    past = [
+        record
+        for record in journals.past_runs(doors.files, home)
+        if same_name(record["table"], table.full_name)
+    ]
+    undone = [record["run"] for record in past if record["outcome"] == "rolled back"]
+    if run in undone or (not run and undone and undone[-1] == max(_ids(mine, past))):
         return None
+    for found in reversed(standing if run or not mine else mine):
+        if run in ("", found.run):
+            refuse_foreign(doors, table, found)
+            return found
     raise HiveNoRunError(table.full_name, run)
+
+
+def _ids(standing: list[Run], past: list[dict[str, Any]]) -> list[str]:
+    # A run that was aborted changed nothing that could be rolled back.
+    ended = [str(record["run"]) for record in past if record["outcome"] != "aborted"]
+    return [found.run for found in standing] + ended
 
 
 def _chosen_units(table: Table, run: Run, partitions: Sequence[str]) -> list[UnitState]:
@@ -164,13 +191,16 @@ def _refuse_rollback(
     doors: Doors, job: Job, state: UnitState, *, force: bool, keep_new: bool
 ) -> None:
     table, label = job.table.full_name, state.unit.label
-    if job.swap is Swap.LOCATION and look(doors, job, state).pointer is Pointer.ELSEWHERE:
+    pointer = look(doors, job, state).pointer
+    if pointer is Pointer.ELSEWHERE or not vouched(doors, job.table, state):
         raise HiveSupersededError(table, label, "its LOCATION was set to another place since")
     if absent(state.inputs, doors.files.listing(state.places.kept)):
         raise HiveSupersededError(table, label, "its original files are no longer complete")
     found = doors.files.listing(state.places.after)
     if force:
         return
+    if found and found.folders:
+        raise HiveRefusedError(f"{table} {label}", f"it holds the directory {found.folders[0]}")
     if found and (busy := at_work(found, doors.clock())):
         raise HiveRefusedError(f"{table} {label}", f"{busy}; wait for it, or add --force")
     if absent(state.outputs or (), found):

@@ -125,7 +125,8 @@ class QuickCatalog(Catalog):
         for name in self.table_names(database):
             if name != but_not:
                 table = self.table(database, name)
-                found += [table.location, *(u.location for u in self.units(table) if partitions)]
+                wanted = partitions and table.partition_columns
+                found += [table.location, *(u.location for u in self.units(table) if wanted)]
         return found
 
     def create_backup(self, table, name, run, units) -> None:
@@ -168,6 +169,8 @@ class QuickCatalog(Catalog):
 
     def location(self, table, unit) -> str:
         if unit.spec:
+            if unit.name not in self._hive.listPartitionNames(table.database, table.name, -1):
+                return ""
             found = self._hive.getPartition(table.database, table.name, self._values(unit))
         else:
             found = self._hive.getTable(table.database, table.name)

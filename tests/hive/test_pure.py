@@ -14,7 +14,7 @@ from engine.hive.inspect import assess, refusal
 from engine.hive.journal import Entry, Event, from_text, to_text
 from engine.hive.model import MIB, FileEntry, Listing, Options, Swap, Table, Unit
 from engine.hive.plan import choose
-from engine.hive.state import Course, Phase, Way, fold, ways
+from engine.hive.state import Course, Phase, Way, fold, plan_body, ways
 
 FACTS = [Facts(*which) for which in itertools.product([True, False], repeat=3)]
 MOVES = {
@@ -103,6 +103,7 @@ def test_a_directory_is_due_by_the_smaller_of_average_and_median(sizes, due, tar
         (Listing((FileEntry("a", 1, 99_000),) * 2), "written 1 s ago"),
         (Listing((FileEntry("a", 1, 0),) * 2, folders=("sub",)), "directory sub"),
         (Listing((FileEntry("a", 1, 0),) * 2, hidden=(("_temporary", 99_000),)), "_temporary"),
+        (Listing((FileEntry("a", 1, 0),) * 2, hidden=(("_delta_log", 0),)), "log of a table of D"),
     ],
 )
 def test_a_directory_is_left_alone_with_the_reason(listing, reason):
@@ -121,7 +122,8 @@ def test_a_directory_is_left_alone_with_the_reason(listing, reason):
         ({"format": "hudi"}, "Hudi"),
         ({"location": ""}, "no location"),
         ({"buckets": 8}, "bucketed"),
-        ({"format": "text", "properties": {"skip.header.line.count": "1"}}, "header"),
+        ({"format": "text", "properties": {"skip.header.line.count": "1"}}, "begin with"),
+        ({"format": "text", "properties": {"skip.footer.line.count": "2"}}, "end with"),
         ({"properties": {"transactional": "true"}}, "transactional"),
     ],
 )
@@ -178,28 +180,34 @@ def test_recovery_finishes_begun_swaps_and_undoes_what_was_before_them():
     run = _run(
         {"a": [], "b": [Event.VERIFIED], "c": [Event.SWAP], "d": [Event.SWAP, Event.SWAPPED]}
     )
-    assert ways(run) == {"a": Way.BACK, "b": Way.BACK, "c": Way.FORWARD, "d": Way.STAY}
+    assert ways(run) == {
+        "k=a": Way.BACK,
+        "k=b": Way.BACK,
+        "k=c": Way.FORWARD,
+        "k=d": Way.STAY,
+    }
 
 
 def test_recovery_of_an_abort_undoes_every_unit():
     run = _run({"a": [Event.SWAP, Event.SWAPPED], "b": [Event.UNDO, Event.UNDONE]}, Event.ABORT)
     assert run.course is Course.ABORTING
-    assert ways(run) == {"a": Way.BACK, "b": Way.STAY}
+    assert ways(run) == {"k=a": Way.BACK, "k=b": Way.STAY}
 
 
 def test_a_torn_transition_counts_as_never_written():
     run = _run({"a": [Event.VERIFIED]})
-    assert run.units["a"].phase is Phase.VERIFIED
+    assert run.units["k=a"].phase is Phase.VERIFIED
     assert from_text('{"n": 3, "event": "swap", "un') is None
 
 
 def _run(units, *then):
-    entries = [Entry(0, Event.RUN, "", {"swap": "rename", "backup": "b"})]
-    body = {"spec": [], "live": "l", "staged": "s", "kept": "k", "inputs": [], "hidden": []}
+    entries = [Entry(0, Event.RUN, "", {"swap": "rename", "table": "lake.t"})]
     for name, events in units.items():
-        entries.append(Entry(len(entries), Event.PLANNED, name, body))
+        unit = Unit(f"k={name}", (("k", name),), f"file:/t/k={name}")
+        body = plan_body(unit, layout.places(unit.location, "r", Swap.RENAME), (), ())
+        entries.append(Entry(len(entries), Event.PLANNED, unit.name, body))
         for event in events:
-            entries.append(Entry(len(entries), event, name, {"outputs": []}))
+            entries.append(Entry(len(entries), event, unit.name, {"outputs": []}))
     for event in then:
         entries.append(Entry(len(entries), event, "", {}))
     run = fold("r", list(reversed(entries)))
