@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,11 +29,15 @@ LEASE_MS: Final = 10 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process: its host, its number, and what tells it from a later one with that number."""
+    """A process: its host, its number, and what tells it from a later one with that number.
+
+    `space` is where the number counts: containers of one name have numbers of their own.
+    """
 
     host: str
     pid: int
     started: str
+    space: str = ""
 
     @property
     def label(self) -> str:
@@ -48,6 +52,7 @@ class Lock:
         self.epoch = epoch
         self._files = files
         self._directory = directory
+        self._beats = 0
 
     def check(self) -> None:
         """Raise HiveFencedError when another run succeeded this one."""
@@ -57,7 +62,10 @@ class Lock:
 
     def beat(self, now_ms: int) -> None:
         """Say that the owner is alive."""
-        self._files.write(f"{self._directory}/{self.epoch:08d}.beat", str(now_ms))
+        # In two files by turns: one of them is whole while the other is written.
+        self._beats += 1
+        name = f"{self.epoch:08d}.beat{self._beats % 2}"
+        self._files.write(f"{self._directory}/{name}", str(now_ms))
 
     def release(self) -> None:
         """Free the table; a lock that was succeeded stays its successor's."""
@@ -87,7 +95,7 @@ def acquire(
     if newest and f"{newest:08d}.released" not in names:
         holder = _holder(files, directory, newest, names)
         age_ms = max(0, clock() - holder["beat_ms"])
-        owner = Owner(holder["host"], holder["pid"], holder["started"])
+        owner = Owner(holder["host"], holder["pid"], holder["started"], holder.get("space", ""))
         if not (take_over or age_ms > LEASE_MS or is_dead(owner)):
             raise HiveLockedError(table, owner.label, holder["command"], age_ms // 1000)
     me = this_process()
@@ -96,6 +104,7 @@ def acquire(
             "host": me.host,
             "pid": me.pid,
             "started": me.started,
+            "space": me.space,
             "command": command,
             "beat_ms": clock(),
         }
@@ -122,7 +131,9 @@ def beating(lock: Lock, clock: Callable[[], int]) -> Iterator[None]:
 
     def beat() -> None:
         while not ended.wait(LEASE_MS / 3000):
-            lock.beat(clock())
+            # One beat that fails is not the last: the next may be heard.
+            with suppress(Exception):
+                lock.beat(clock())
 
     thread = threading.Thread(target=beat, daemon=True, name="txlog-hive-lock")
     thread.start()
@@ -134,12 +145,23 @@ def beating(lock: Lock, clock: Callable[[], int]) -> Iterator[None]:
 
 def this_process() -> Owner:
     """Return the owner that this process is."""
-    return Owner(socket.gethostname(), os.getpid(), _started(os.getpid()))
+    return Owner(socket.gethostname(), os.getpid(), _started(os.getpid()), _space())
 
 
 def is_dead(owner: Owner) -> bool:
-    """Say whether the owner certainly runs no more; of another host nothing is certain."""
-    return owner.host == socket.gethostname() and _started(owner.pid) != owner.started
+    """Say whether the owner certainly runs no more.
+
+    Of another host, and of another container, nothing is certain.
+    """
+    here = (owner.host, owner.space) == (socket.gethostname(), _space())
+    return here and _started(owner.pid) != owner.started
+
+
+def _space() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
 
 
 def _started(pid: int) -> str:
@@ -172,12 +194,14 @@ def _holder(files: Files, directory: str, epoch: int, names: tuple[str, ...]) ->
             "host": socket.gethostname(),
             "pid": 0,
             "started": "",
+            "space": _space(),
             "command": "",
             "beat_ms": 0,
         }
-    if f"{epoch:08d}.beat" in names:
-        text = files.read(f"{directory}/{epoch:08d}.beat")
-        holder["beat_ms"] = int(text) if text.isdigit() else holder["beat_ms"]
+    for name in names:
+        if name.startswith(f"{epoch:08d}.beat"):
+            text = files.read(f"{directory}/{name}")
+            holder["beat_ms"] = max(holder["beat_ms"], int(text) if text.isdigit() else 0)
     return holder
 
 
