@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from engine.errors import HiveRefusedError
+from engine.hive import avro as avros
 from engine.hive import schema as schemas
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def recipe(
     if table.format == "text":
         return Recipe("text", None, codec)
     if table.format == "avro":
-        avro = schemas.avro_schema(spark, paths)
+        avro = avros.schema_of(spark, paths)
         return Recipe("avro", None, codec, avro, sort_columns)
     whole = schemas.merged(_reader(spark, table.format), paths, columns)
     return Recipe(table.format, whole, codec, "", sort_columns)
@@ -162,7 +163,7 @@ def _found(spark: SparkSession, kind: str, path: str) -> str:
     if kind == "text":
         return _TEXT_SUFFIXES.get(path.rpartition(".")[2], "none")
     if kind == "avro":
-        return _normal(schemas.avro_codec(spark, path))
+        return _normal(avros.codec_of(spark, path))
     where = jvm.org.apache.hadoop.fs.Path(path)
     if kind == "orc":
         reader = jvm.org.apache.orc.OrcFile.createReader(

@@ -6,8 +6,7 @@ column a file has and the table lacks is kept, because a later ALTER TABLE would
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -17,12 +16,13 @@ from engine.errors import HiveSchemaError
 from engine.hive.reason import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
-    from pyspark.sql import DataFrameReader, SparkSession
+    from pyspark.sql import DataFrameReader
     from pyspark.sql.types import DataType
 
 _RAW_TEXT: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_NESTED: Final = (StructType, ArrayType, MapType)
 
 
 def union(table: DataType, files: DataType) -> DataType:
@@ -69,59 +69,9 @@ def merged(reader: DataFrameReader, paths: Sequence[str], table: StructType) -> 
     return whole
 
 
-def avro_schema(spark: SparkSession, paths: Sequence[str]) -> str:
-    """Return the one Avro schema among those of the files that has every column of all of them.
-
-    Raises:
-        HiveSchemaError: no file has all columns.
-    """
-    texts = {_avro_header(spark, path)[0] for path in paths}
-    fields = {
-        text: {field["name"] for field in json.loads(text).get("fields", [])} for text in texts
-    }
-    every = set().union(*fields.values())
-    whole = sorted(text for text, names in fields.items() if names == every)
-    if not whole:
-        raise HiveSchemaError(
-            paths[0], f"no file has all of the columns {', '.join(sorted(every))}"
-        )
-    if len(texts) == 1:
-        return whole[0]
-    schema = json.loads(whole[0])
-    schema["fields"] = [_optional(item, fields.values()) for item in schema["fields"]]
-    return json.dumps(schema)
-
-
-def avro_codec(spark: SparkSession, path: str) -> str:
-    """Return the codec of an Avro file."""
-    return _avro_header(spark, path)[1]
-
-
-def _optional(item: dict[str, Any], files: Collection[set[str]]) -> dict[str, Any]:
-    # Avro fills a column that a file lacks only when the column has a default.
-    if "default" in item or all(item["name"] in names for names in files):
-        return item
-    kind = item["type"]
-    options = list(kind) if isinstance(kind, list) else [kind]
-    return {**item, "type": ["null", *(o for o in options if o != "null")], "default": None}
-
-
-def _avro_header(spark: SparkSession, path: str) -> tuple[str, str]:
-    jvm: Any = spark.sparkContext._jvm
-    conf = spark.sparkContext._jsc.hadoopConfiguration()
-    source = jvm.org.apache.avro.mapred.FsInput(jvm.org.apache.hadoop.fs.Path(path), conf)
-    reader = jvm.org.apache.avro.file.DataFileReader(
-        source, jvm.org.apache.avro.generic.GenericDatumReader()
-    )
-    try:
-        return str(reader.getSchema().toString()), str(reader.getMetaString("avro.codec") or "null")
-    finally:
-        reader.close()
-
-
 def _merge(reader: DataFrameReader, paths: list[str], table: StructType) -> StructType:
     # Spark merges footers in a distributed job, and refuses when two types conflict. Then the
-    # halves are merged alone: a conflict on a column of the table is settled by the table.
+    # halves are merged alone and joined field by field; of plain types the table's stands.
     try:
         return reader.option("mergeSchema", "true").load(paths).schema
     except (PySparkException, Py4JJavaError) as error:
@@ -131,22 +81,57 @@ def _merge(reader: DataFrameReader, paths: list[str], table: StructType) -> Stru
             ) from error
     middle = len(paths) // 2
     halves = [_merge(reader, paths[:middle], table), _merge(reader, paths[middle:], table)]
-    known = {item.name.lower(): item for item in table.fields}
-    joined: dict[str, StructField] = {}
-    for item in (item for half in halves for item in half.fields):
-        there = joined.setdefault(item.name.lower(), item)
-        if there.dataType != item.dataType and item.name.lower() not in known:
-            raise HiveSchemaError(
-                paths[0],
-                f"column {item.name}, unknown to the table, is both "
-                f"{there.dataType.simpleString()} and {item.dataType.simpleString()} in its files",
-            )
-    return StructType(list(joined.values()))
+    try:
+        joined = _join(halves[0], halves[1], table, "")
+    except ValueError as error:
+        raise HiveSchemaError(paths[0], str(error)) from error
+    assert isinstance(joined, StructType)
+    return joined
 
 
-def _refuse_twins(schema: StructType, path: str) -> None:
-    seen: set[str] = set()
-    for item in schema.fields:
-        if item.name.lower() in seen:
-            raise HiveSchemaError(path, f"its files spell column {item.name} in two ways")
-        seen.add(item.name.lower())
+def _join(one: DataType, other: DataType, table: DataType | None, name: str) -> DataType:
+    """Return the type that has every field of both, at every depth.
+
+    Raises:
+        ValueError: both are plain and differ, and the table does not say which; or only one is.
+    """
+    if one == other:
+        return one
+    if isinstance(one, StructType) and isinstance(other, StructType):
+        known = {item.name.lower(): item.dataType for item in getattr(table, "fields", ())}
+        fields = {item.name.lower(): item for item in one.fields}
+        for item in other.fields:
+            key = item.name.lower()
+            there = fields.setdefault(key, item)
+            whole = f"{name}.{item.name}".strip(".")
+            kind = _join(there.dataType, item.dataType, known.get(key), whole)
+            fields[key] = StructField(there.name, kind, nullable=True, metadata=there.metadata)
+        return StructType(list(fields.values()))
+    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+        element = getattr(table, "elementType", None)
+        return ArrayType(_join(one.elementType, other.elementType, element, f"{name}[]"))
+    if isinstance(one, MapType) and isinstance(other, MapType):
+        keys = _join(one.keyType, other.keyType, getattr(table, "keyType", None), f"{name}[key]")
+        held = getattr(table, "valueType", None)
+        return MapType(keys, _join(one.valueType, other.valueType, held, f"{name}[]"))
+    if table is None or any(isinstance(kind, _NESTED) for kind in (one, other, table)):
+        raise ValueError(
+            f"column {name} is both {one.simpleString()} and {other.simpleString()} in its files, "
+            + ("unknown to the table" if table is None else f"{table.simpleString()} in the table")
+        )
+    return table
+
+
+def _refuse_twins(kind: DataType, path: str) -> None:
+    if isinstance(kind, ArrayType):
+        _refuse_twins(kind.elementType, path)
+    elif isinstance(kind, MapType):
+        _refuse_twins(kind.keyType, path)
+        _refuse_twins(kind.valueType, path)
+    elif isinstance(kind, StructType):
+        seen: set[str] = set()
+        for item in kind.fields:
+            if item.name.lower() in seen:
+                raise HiveSchemaError(path, f"its files spell column {item.name} in two ways")
+            seen.add(item.name.lower())
+            _refuse_twins(item.dataType, path)
