@@ -6,6 +6,7 @@ through SQL, with every name and value quoted. A live table is altered only by `
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -13,6 +14,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from engine.errors import HiveTableNotFoundError
+from engine.hive import layout
+from engine.hive.files import Files
 from engine.hive.layout import partition_name
 from engine.hive.model import NULL_PARTITION, Table, Unit
 
@@ -36,6 +39,8 @@ _FORMATS: Final = {
     "org.apache.hadoop.hive.ql.io.avro.AvroContainerInputFormat": "avro",
     "org.apache.hadoop.mapred.TextInputFormat": "text",
 }
+# A location without a scheme, or with one that needs a host and has none.
+_UNQUALIFIED: Final = re.compile(r"(?!file:)([^:/]+:)?/(?!/)")
 _OTHERS: Final = ("iceberg", "delta", "hudi", "paimon")
 
 
@@ -51,6 +56,7 @@ class Catalog:
         self.spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "2000")
         self.spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "64")
         self._callers = spark
+        self._files = Files(spark)
         self._jvm: Any = spark.sparkContext._jvm
         self._external: Any = spark._jsparkSession.sharedState().externalCatalog()
 
@@ -135,19 +141,25 @@ class Catalog:
         return self._location(found.storage()) if found else ""
 
     def locations(self, database: str, *, but_not: str, partitions: bool) -> list[str]:
-        """Return what all tables of a database read except the backup `but_not`.
+        """Return what all tables of the metastore read except the backup `but_not` of `database`.
 
-        With `partitions`, the location of each of them too, for one call a table.
+        With `partitions`, the locations of those too, for one call a table: of every table of
+        `database`, and of tables elsewhere whose directory another table shares or holds.
         """
-        names = [name for name in self.table_names(database) if name != but_not]
-        wanted = self._jvm.PythonUtils.toSeq(names)
         nothing = self._jvm.scala.Option.empty()
-        found = []
-        for item in _items(self._external.getTablesByName(database, wanted)):
-            found.append(self._location(item.storage()))
-            if partitions and item.partitionColumnNames().nonEmpty():
-                name = item.identifier().table()
-                parts = self._external.listPartitions(database, name, nothing)
+        keyed, found = [], []
+        for each in map(str, _items(self._external.listDatabases())):
+            names = self.table_names(each)
+            wanted = [name for name in names if (each, name) != (database, but_not)]
+            sequence = self._jvm.PythonUtils.toSeq(wanted)
+            for item in _items(self._external.getTablesByName(each, sequence)):
+                found.append(self._location(item.storage()))
+                if item.partitionColumnNames().nonEmpty():
+                    keyed.append((each, str(item.identifier().table()), found[-1]))
+        shared = layout.overlapping(place for place in found if place)
+        for each, name, place in keyed if partitions else ():
+            if each == database or place.rstrip("/") in shared:
+                parts = self._external.listPartitions(each, name, nothing)
                 found += [self._location(part.storage()) for part in _items(parts)]
         return [place for place in found if place]
 
@@ -218,7 +230,9 @@ class Catalog:
 
     def _location(self, storage: Any) -> str:
         uri = _option(storage.locationUri())
-        return str(self._jvm.org.apache.hadoop.fs.Path(uri).toString()) if uri else ""
+        place = str(self._jvm.org.apache.hadoop.fs.Path(uri).toString()) if uri else ""
+        # hdfs:/x and hdfs://host/x are one directory, and are compared as text.
+        return self._files.qualify(place) if _UNQUALIFIED.match(place) else place
 
 
 def quote(*names: str) -> str:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from engine.errors import HiveRefusedError, PredicateError
-from engine.hive import layout, rewrite
+from engine.hive import layout, logs, rewrite
 from engine.hive.catalog import BACKUP_OF, quote
 from engine.hive.reason import first_line
 
@@ -111,8 +111,10 @@ def refusal(table: Table, options: Options) -> str:  # noqa: PLR0911
         return "it has no location"
     if table.buckets > 1:
         return f"it is bucketed into {table.buckets} files, which must stay"
-    if table.format == "text" and int(table.properties.get("skip.header.line.count", "0") or 0):
-        return "its text files begin with header lines"
+    for kind in ("header", "footer"):
+        lines = table.properties.get(f"skip.{kind}.line.count", "").strip()
+        if table.format == "text" and lines not in ("", "0"):
+            return f"its text files have {kind} lines, which are no rows"
     if "textinputformat.record.delimiter" in table.properties:
         return "its text has a line delimiter of its own"
     return ""
@@ -142,6 +144,9 @@ def inspect(
     if reason:
         raise HiveRefusedError(table.full_name, reason)
     every = catalog.units(table)
+    for place in logs.tops(table, every):
+        if kept := logs.found(files, place):
+            raise HiveRefusedError(table.full_name, kept)
     clashing = layout.overlapping(unit.location for unit in every)
     units = _filter(catalog, table, every, options.where)
     found = []
@@ -175,8 +180,8 @@ def _why_not(
         return "its files have another format than the table's"
     if listing.folders:
         return f"it holds the directory {listing.folders[0]}"
-    if busy := at_work(listing, now_ms):
-        return busy
+    if told := logs.named(name for name, _ in listing.hidden) or at_work(listing, now_ms):
+        return told
     if not listing.files:
         return "it is empty"
     if made and listing.files == made:
