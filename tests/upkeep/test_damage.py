@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from engine import open_log
 from engine.errors import CheckpointCorruptionError, CheckpointValidationError, CheckpointWriteError
+from engine.replay.compression import decode
 from engine.storage.local import LocalStorage
 from engine.upkeep.checkpoint.shape import Shape
 from engine.upkeep.publish import STAGING
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def log_of(root: Path, *, v2: bool = False) -> LogBuilder:
-    log = LogBuilder(root)
+def log_of(root: Path, log_format: str = "delta", *, v2: bool = False) -> LogBuilder:
+    log = LogBuilder(root, log_format)
     log.commit(
         V2 if v2 else {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, metadata()
     )
@@ -42,47 +44,89 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pylist()
+    return [orjson.loads(line) for line in decode(path.read_bytes(), path.name, 10**6).splitlines()]
+
+
+def save(path: Path, rows: list[dict[str, Any]]) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows, pq.read_schema(path)), path)
+    else:
+        path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+
+
 def a_row_less(path: Path) -> None:
-    pq.write_table(pq.read_table(path).slice(1), path)
+    save(path, rows_of(path)[1:])
 
 
 def a_row_twice(path: Path) -> None:
-    table = pq.read_table(path)
-    pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), path)
+    rows = rows_of(path)
+    save(path, [*rows, rows[0]])
 
 
 def a_row_changed(path: Path) -> None:
-    table = pq.read_table(path)
-    rows = table.to_pylist()
-    next(row["add"] for row in rows if row["add"])["size"] = 2
-    pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+    """Change a number of the first action that has it, or of a manifest that is one object."""
+    rows = rows_of(path)
+    numbers = {"add": "size", "sidecar": "sizeInBytes", "metaData": "createdTime"}
+    found = ((row[kind], name) for row in rows for kind, name in numbers.items() if row.get(kind))
+    action, name = next(found, (rows[0], "version"))
+    action[name] += 1
+    save(path, rows)
 
 
 def emptied(path: Path) -> None:
     path.write_bytes(b"")
 
 
+# Every shape, and each of the files that it is made of.
+STAGED = [
+    ("delta", Shape.CLASSIC, "0.parquet"),
+    ("delta", Shape.MULTI_PART, "0.parquet"),
+    ("delta", Shape.MULTI_PART, "part-1.parquet"),
+    ("delta", Shape.V2_PARQUET, "0.parquet"),
+    ("delta", Shape.V2_PARQUET, "manifest.parquet"),
+    ("delta", Shape.V2_JSON, "0.parquet"),
+    ("delta", Shape.V2_JSON, "manifest.json"),
+    ("indextables", Shape.CLASSIC, "0.parquet"),
+    ("indextables", Shape.MULTI_PART, "part-1.parquet"),
+    ("indextables", Shape.JSON, "0.json"),
+    ("indextables", Shape.JSON_PARTS, "0.json"),
+    ("indextables", Shape.JSON_PARTS, "1.json"),
+    ("indextables", Shape.JSON_PARTS, "manifest.json"),
+]
+
+
 @pytest.mark.parametrize("damage", [flipped, cut, a_row_less, a_row_twice, a_row_changed, emptied])
-@pytest.mark.parametrize("shape", [Shape.CLASSIC, Shape.MULTI_PART, Shape.V2_PARQUET])
+@pytest.mark.parametrize(("log_format", "shape", "staged"), STAGED)
 def test_a_staged_file_that_was_damaged_is_never_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Any, shape: Shape
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: Any,
+    log_format: str,
+    shape: Shape,
+    staged: str,
 ) -> None:
-    log = log_of(tmp_path / "table", v2=shape.is_v2)
+    log = log_of(tmp_path / "table", log_format, v2=shape.is_v2)
     before = {path.name for path in log.directory.iterdir()}
     wanted = seen(open_log(str(log.root)).snapshot())
     plain = LocalStorage.open_output
+    damaged = []
 
     @contextmanager
     def damaging(storage: LocalStorage, path: str) -> Iterator[Any]:
         with plain(storage, path) as file:
             yield file
-        if path.endswith(".parquet"):
+        if Path(path).name == staged:
             damage(Path(path))
+            damaged.append(path)
 
     monkeypatch.setattr(LocalStorage, "open_output", damaging)
     with pytest.raises(CheckpointValidationError, match="nothing was published"):
         write(str(log.root), shape)
     monkeypatch.undo()
+    assert damaged
     assert {path.name for path in log.directory.iterdir()} == before
     assert seen(open_log(str(log.root)).snapshot()) == wanted
 
