@@ -23,6 +23,7 @@ from engine.errors import (
     AlreadyExistsError,
     ContentionError,
     InvalidCommitError,
+    LogNotFoundError,
     MetadataChangedError,
 )
 from engine.log.paths import commit_name
@@ -145,7 +146,10 @@ def commit(
         try:
             if not dry_run:
                 path = follower.directory.file(commit_name(view.version + 1))
-                follower.directory.storage.write_new(path, encoded.data)
+                follower.directory.storage.write_new(path, encoded.data, makes_parent=False)
+        except FileNotFoundError:
+            # The table was dropped since; a commit alone would be no table.
+            raise LogNotFoundError(table) from None
         except AlreadyExistsError:
             _logger.info("%s: version %d was taken", table, view.version + 1)
             if delay is None:

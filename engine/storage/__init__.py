@@ -116,14 +116,17 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def write_new(self, path: str, data: bytes) -> None:
+    def write_new(self, path: str, data: bytes, *, makes_parent: bool = True) -> None:
         """Write a file that must not exist yet: whole or not at all, and durable on return.
+
+        Without `makes_parent` its directory must be there, where directories are more than names.
 
         After a failure that leaves the outcome open (a timeout, a reset connection) the file is
         looked at: ours is a success, another's is `AlreadyExistsError`, none is tried again.
 
         Raises:
             AlreadyExistsError: someone else's file has this name. It is left as it is.
+            FileNotFoundError: its directory was to be there, and is not.
         """
 
     @abstractmethod

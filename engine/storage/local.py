@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import re
 import uuid
@@ -13,9 +14,10 @@ from engine.errors import AlreadyExistsError, StorageError
 from engine.storage import FileInfo, Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
+_logger: Final = logging.getLogger(__name__)
 _TEMP: Final = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 
 
@@ -103,29 +105,36 @@ class LocalStorage(Storage):
                     os.unlink(path)
                 raise
 
-    def write_new(self, path: str, data: bytes) -> None:
-        """Write a temp file and link it to its name: link never overwrites, and is atomic."""
+    def write_new(self, path: str, data: bytes, *, makes_parent: bool = True) -> None:
+        """Write a temp file and link it to its name: link never overwrites, and is atomic.
+
+        Once it has its name it is written, whatever happens after.
+        """
         with _explained(path):
-            temp = _write_temp(path, data)
+            temp = _write_temp(path, data, makes_parent=makes_parent)
             try:
                 _link(temp, path)
             finally:
-                os.unlink(temp)
-            _sync_directory(path)
+                # A leftover is hidden from readers; a failure here is not one of the write.
+                with contextlib.suppress(OSError):
+                    os.unlink(temp)
+            _sync_name(path, lambda: self.read(path) == data)
 
     def publish(self, staged: str, final: str) -> None:
         """Link the staged file to its final name, then drop the staged one."""
         with _explained(final):
             _sync(staged)
             _make_parent(final)
+            size = os.stat(staged).st_size
             _link(staged, final)
-            os.unlink(staged)
-            _sync_directory(final)
+            with contextlib.suppress(OSError):
+                os.unlink(staged)
+            _sync_name(final, lambda: os.stat(final).st_size == size)
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a temp file and rename it over its name."""
         with _explained(path):
-            temp = _write_temp(path, data)
+            temp = _write_temp(path, data, makes_parent=True)
             try:
                 os.replace(temp, path)
             except BaseException:
@@ -180,11 +189,12 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _write_temp(path: str, data: bytes) -> str:
+def _write_temp(path: str, data: bytes, *, makes_parent: bool) -> str:
     # Hidden, and without a log file's suffix: every reader of a log ignores it.
     directory, name = os.path.split(path)
     temp = os.path.join(directory, f".{name}.{uuid.uuid4().hex}.tmp")
-    _make_parent(path)
+    if makes_parent:
+        _make_parent(path)
     try:
         with open(temp, "xb", buffering=0) as file:
             view = memoryview(data)
@@ -206,6 +216,10 @@ def _link(source: str, path: str) -> None:
         if not os.path.samefile(source, path):
             raise AlreadyExistsError(path) from None
     except OSError as error:
+        # Where the answer was lost on the way, the name tells.
+        with contextlib.suppress(OSError):
+            if os.path.samefile(source, path):
+                return
         if error.errno in {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}:
             reason = "this file system has no hard links, and so no safe way to add a log file"
             raise StorageError(path, reason) from error
@@ -221,6 +235,17 @@ def _make_parent(path: str) -> None:
             # What it had made of the way was empty still, and another process removed it.
             os.makedirs(parent, exist_ok=True)
         _sync_directory(parent)
+
+
+def _sync_name(path: str, is_ours: Callable[[], bool]) -> None:
+    """Make the new name durable; where the disk fails at that, the file under it decides."""
+    try:
+        _sync_directory(path)
+    except OSError as error:
+        if not is_ours():
+            raise
+        reason = "written, but its directory could not be synced"
+        _logger.warning("%s: %s: %s", path, reason, _reason(error))
 
 
 def _sync_directory(path: str) -> None:

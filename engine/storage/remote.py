@@ -118,7 +118,7 @@ class RemoteStorage(Storage):
         except Exception as error:
             raise self._explained(path, error) from error
 
-    def write_new(self, path: str, data: bytes) -> None:
+    def write_new(self, path: str, data: bytes, *, makes_parent: bool = True) -> None:
         """Write by a create that the store itself refuses when the file exists."""
         if self.scheme not in _ATOMIC_CREATE:
             reason = f"txlog knows no atomic way to add a file over {self.scheme}://, only to read"

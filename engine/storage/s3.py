@@ -84,7 +84,7 @@ class S3Storage(RemoteStorage):
         wanted = f"bytes={start}-{start + length - 1}"
         return self._retried(path, lambda: self._get(path, Range=wanted))
 
-    def write_new(self, path: str, data: bytes) -> None:
+    def write_new(self, path: str, data: bytes, *, makes_parent: bool = True) -> None:
         """Write by a request that S3 refuses when the key exists."""
         bucket, key = _bucket_and_key(path)
 

@@ -81,10 +81,10 @@ def interloper() -> Callable[[TableLog, Callable[[TableLog], object]], None]:
         waiting = [act]
         write_new = log.directory.storage.write_new
 
-        def late(path: str, data: bytes) -> None:
+        def late(path: str, data: bytes, **how: bool) -> None:
             if waiting:
                 waiting.pop()(open_log(log.directory.table_url))
-            write_new(path, data)
+            write_new(path, data, **how)
 
         log.directory.storage.write_new = late
         log.clock = Clock(sleep=lambda _: None)

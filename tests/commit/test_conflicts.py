@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from engine.errors import (
     ConflictError,
     ContentionError,
     InvalidCommitError,
+    LogNotFoundError,
     MetadataChangedError,
     ProtocolChangedError,
 )
@@ -173,7 +176,7 @@ def test_who_always_loses_gives_up_and_says_so(log):
     loser = open_log(log.directory.table_url, Config(options={key: 4}))
     loser.clock = Clock(sleep=waits.append, jitter=lambda low, high: high)
 
-    def taken(path, data):
+    def taken(path, data, **_):
         raise AlreadyExistsError(path)
 
     loser.directory.storage.write_new = taken
@@ -188,7 +191,7 @@ def test_who_always_loses_gives_up_and_says_so(log):
 def test_waits_double_up_to_five_seconds_with_jitter(log):
     waits = []
 
-    def taken(path, data):
+    def taken(path, data, **_):
         raise AlreadyExistsError(path)
 
     log.directory.storage.write_new = taken
@@ -199,3 +202,21 @@ def test_waits_double_up_to_five_seconds_with_jitter(log):
     assert len(waits) == 9
     assert all(most / 2 <= wait <= most for wait, most in zip(waits, longest, strict=True))
     assert waits != longest
+
+
+def test_a_table_that_is_dropped_meanwhile_is_not_half_recreated(log, interloper):
+    where = Path(log.directory.table_url)
+    interloper(log, lambda _: shutil.rmtree(where))
+    with pytest.raises(LogNotFoundError):
+        log.add_files([file("a")])
+    assert not where.exists()
+
+
+def test_a_commit_whose_temp_file_stays_is_not_made_twice(log, monkeypatch):
+    def fail(path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("os.unlink", fail)
+    assert log.add_files([file("a")]).version == 1
+    monkeypatch.undo()
+    assert log.latest_version() == 1

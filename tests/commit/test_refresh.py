@@ -27,9 +27,9 @@ class Counted:
             setattr(self.storage, name, self._counted(name, getattr(self.storage, name)))
 
     def _counted(self, name, call):
-        def counted(path, *rest):
+        def counted(path, *rest, **named):
             self.calls.append((name, Path(path).name))
-            answer = call(path, *rest)
+            answer = call(path, *rest, **named)
             if name.startswith("list"):
                 found = answer[0] if name == "list_both" else answer
                 self.bytes += sum(len(info.name) for info in found)

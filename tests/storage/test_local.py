@@ -192,3 +192,46 @@ def test_links_are_followed_and_broken_ones_ignored(place, tmp_path):
     Path(root, "good").symlink_to(tmp_path / "elsewhere")
     Path(root, "broken").symlink_to(tmp_path / "nothing")
     assert [(file.name, file.size) for file in storage.list_from(root)] == [("good", 4)]
+
+
+def failing(monkeypatch, name, fails):
+    """Let a call of `os` do what it does, and then fail where `fails` says so of its arguments."""
+    real = getattr(os, name)
+
+    def call(*args, **named):
+        answer = real(*args, **named)
+        if fails(*args):
+            raise OSError(5, "Input/output error")
+        return answer
+
+    monkeypatch.setattr(os, name, call)
+
+
+def is_directory(descriptor):
+    return Path(f"/proc/self/fd/{descriptor}").resolve().is_dir()
+
+
+@pytest.mark.parametrize(
+    ("name", "fails"),
+    [
+        ("unlink", lambda path: path.endswith((".tmp", "staged"))),
+        ("fsync", is_directory),
+        ("link", lambda *_: True),
+    ],
+)
+def test_a_file_that_has_its_name_is_written_whatever_fails_after(place, monkeypatch, name, fails):
+    storage, root = place
+    storage.write_new(join(root, "staged"), b"two")
+    failing(monkeypatch, name, fails)
+    storage.write_new(join(root, "a"), b"one")
+    storage.publish(join(root, "staged"), join(root, "b"))
+    assert (storage.read(join(root, "a")), storage.read(join(root, "b"))) == (b"one", b"two")
+
+
+def test_a_file_may_ask_for_its_directory_to_be_there(place):
+    storage, root = place
+    with pytest.raises(FileNotFoundError):
+        storage.write_new(join(root, "gone/a"), b"data", makes_parent=False)
+    assert not Path(root, "gone").exists()
+    storage.write_new(join(root, "a"), b"data", makes_parent=False)
+    assert storage.read(join(root, "a")) == b"data"
