@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.random_logs import RandomLog, random_logs
 
 NOW = 1_760_000_000_000
 OLD = NOW - 40 * DAY_MS
+ICT = "delta.enableInCommitTimestamps"
 
 
 def opened(log: LogBuilder, now_ms: int = NOW, **options: Any):
@@ -314,7 +316,7 @@ def test_a_retention_without_a_unit_is_refused_as_delta_does_and_the_table_still
     log = table(tmp_path / "t", **{"delta.logRetentionDuration": "30"})
     log.checkpoint(10)
     before = names(aged(log))
-    with pytest.raises(ConfigError, match=r"logRetentionDuration=30 .*with its unit"):
+    with pytest.raises(ConfigError, match=r"Duration='30' .*with its unit"):
         opened(log).cleanup()
     assert names(log) == before
     readable(log, 0)
@@ -458,6 +460,58 @@ def test_a_file_that_cannot_be_deleted_is_told_or_an_error_as_asked(tmp_path, mo
     readable(log, 10)
 
 
+def calls_of(log: LogBuilder, monkeypatch, answer=None, scheme: str | None = None) -> list[Any]:
+    """Clean a log; return which files each call to the storage was to delete."""
+    found = opened(aged(log))
+    storage, calls = found.directory.storage, []
+    delete = type(storage).delete_many
+
+    def watched(self: Any, paths: Any) -> dict[str, str]:
+        calls.append([path.rpartition("/")[2] for path in paths])
+        failed = answer(calls[-1]) if answer else set()
+        gone = delete(self, [path for path in paths if path.rpartition("/")[2] not in failed])
+        return gone | {p: "stuck" for p in paths if p.rpartition("/")[2] in failed}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(storage), "delete_many", watched)
+        if scheme:
+            patch.setattr(storage, "scheme", scheme)
+        found.cleanup()
+    return [call for call in calls if call]
+
+
+def test_what_has_an_order_goes_one_by_one_where_a_call_may_end_half_done(tmp_path, monkeypatch):
+    log = table(tmp_path / "t")
+    old = log.checkpoint(4, Shape.V2_JSON_SIDECARS)
+    log.checkpoint(10)
+    log.write(f"{2:020d}.crc", b"{}")
+    calls = calls_of(log, monkeypatch, scheme="gs")
+    assert calls[:10] == [[f"{version:020d}.json"] for version in range(10)]
+    assert calls[10:12] == [[f"{2:020d}.crc"], [old[0].name]]
+    assert [len(call) for call in calls[12:]] == [len(old) - 1]
+
+
+def test_what_s3_refuses_of_a_request_is_tried_again_before_anything_newer_goes(
+    tmp_path, monkeypatch
+):
+    log = table(tmp_path / "t")
+    log.checkpoint(10)
+    commit = [f"{version:020d}.json" for version in range(10)]
+    flaky = {commit[2], commit[7]}
+    calls = calls_of(log, monkeypatch, lambda asked: flaky if len(asked) > 1 else set(), "s3")
+    assert calls == [commit, [commit[2]], [commit[7]]]
+    assert versions(log) == list(range(10, 15))
+    stuck = table(tmp_path / "s")
+    stuck.checkpoint(4)
+    stuck.checkpoint(10)
+    calls = calls_of(stuck, monkeypatch, flaky.intersection, "s3")
+    assert calls == [commit, [commit[2]]]
+    assert versions(stuck) == [2, 7, *range(10, 15)]
+    assert f"{4:020d}.checkpoint.parquet" in names(stuck)
+    readable(stuck, 10)
+    assert opened(stuck).cleanup().deleted == 3
+
+
 def test_files_go_oldest_first_and_commits_before_their_checkpoints(tmp_path):
     log = table(tmp_path / "t")
     log.checkpoint(4)
@@ -493,32 +547,45 @@ def test_truncate_of_a_table_of_one_version_deletes_nothing(tmp_path, log_format
     assert live(log) == set(log.truth().files)
 
 
-some_ages = st.lists(st.integers(-1, 60), min_size=6, max_size=6)
+def drawn(rng: Random, latest: int) -> dict[str, Any]:
+    """Return ages, damage, and how a retention is asked for: alike in no two examples."""
+    ages = [rng.randint(-1, 60) for _ in range(latest + 1)]
+    keys = ["delta.logRetentionDuration", "spark.indextables.logRetention.duration"]
+    return {
+        "ages": rng.choice([ages, sorted(ages, reverse=True), sorted(ages, reverse=True)]),
+        "torn": rng.choice([None, None, 0, 1, 2, 3]),
+        "checkpoint": rng.randint(1, latest),
+        "has clock": rng.random() < 0.5,
+        "days": rng.randint(0, 30),
+        "by": rng.choice(["--older-than", *keys]),
+        "kept versions": rng.choice([0, 0, 1, 3]),
+        "kept checkpoints": rng.choice(["0 days", "2 hours", "2000 days"]),
+        "later": rng.choice([0, 20, 90]),
+    }
 
 
-@given(
-    random=random_logs(),
-    ages=some_ages | some_ages.map(lambda ages: sorted(ages, reverse=True)),
-    asked=st.tuples(
-        st.integers(0, 30), st.sampled_from([0, 0, 1, 3]), st.sampled_from([0, 20, 90])
-    ),
-    torn=st.none() | st.integers(0, 5),
-    more=st.integers(1, 5),
-)
+@given(random=random_logs(), seed=st.integers(0, 2**32))
 def test_law_4_a_cleanup_changes_no_version_that_is_retained(
-    tmp_path_factory, random: RandomLog, ages, asked, torn, more
+    tmp_path_factory, random: RandomLog, seed: int
 ):
-    retention, kept, later = asked
+    random = longer(random, 3)
+    asked = drawn(Random(seed), random.latest)
+    ages, torn = asked["ages"], asked["torn"]
+    has_clock = asked["has clock"] and random.log_format == "delta"
+    if has_clock:
+        random = timed(random, ages)
     log = random.write(tmp_path_factory.getbasetemp() / "law4")
-    if random.first < more <= random.latest:
-        log.checkpoint(more)
+    if random.first < asked["checkpoint"]:
+        log.checkpoint(asked["checkpoint"])
     for version in range(random.first, random.latest + 1):
-        log.modified(version, NOW - ages[version] * DAY_MS)
+        # Where commits have a clock of their own, that of their files says nothing.
+        log.modified(version, NOW - (100 if has_clock else ages[version]) * DAY_MS)
     derived = sorted(path for path in log.directory.rglob("*.*") if len(path.name) != 25)
     if torn is not None and torn < len(derived):
         derived[torn].write_bytes(derived[torn].read_bytes()[:-9])
     for path in derived:
         os.utime(path, ns=((NOW - 61 * DAY_MS) * 10**6,) * 2)
+    checkpoints = {name for name in names(log) if "checkpoint" in name}
     before = seen(log, range(random.latest + 1))
     if random.latest not in before:
         there = names(log)
@@ -526,18 +593,46 @@ def test_law_4_a_cleanup_changes_no_version_that_is_retained(
             assert opened(log).cleanup().reason
         assert names(log) == there
         return
-    for now in (NOW, NOW + later * DAY_MS):
-        options = {"spark.indextables.checkpoint.retention": kept}
-        done = opened(log, now, **options).cleanup(older_than=timedelta(days=retention))
+    by_hand = timedelta(days=asked["days"]) if asked["by"] == "--older-than" else None
+    options = {
+        "spark.indextables.checkpoint.retention": asked["kept versions"],
+        "spark.indextables.checkpointRetention.duration": asked["kept checkpoints"],
+    } | ({} if by_hand is not None else {asked["by"]: f"{asked['days']} days"})
+    for now in (NOW, NOW + asked["later"] * DAY_MS):
+        done = opened(log, now, **options).cleanup(older_than=by_hand)
         first = random.first if done.anchor is None else done.anchor
         after = seen(log, range(first, random.latest + 1))
         for version, wanted in before.items():
             if version >= first:
                 assert_same(after[version], wanted)
+        if asked["kept checkpoints"] == "2000 days":
+            assert checkpoints <= names(log)
         if done.anchor is not None:
-            times = [NOW - ages[v] * DAY_MS for v in range(random.first, random.latest + 1)]
-            assert max(times[: done.anchor - random.first + 1]) <= now - retention * DAY_MS
+            times = [NOW - ages[v] * DAY_MS for v in range(random.first, done.anchor + 1)]
+            # A clock that runs backwards breaks the protocol: then the anchor's own time counts.
+            latest = times[-1] if has_clock and times != sorted(times) else max(times)
+            assert latest <= now - asked["days"] * DAY_MS
     assert opened(log).snapshot().version == random.latest
+
+
+def longer(random: RandomLog, count: int) -> RandomLog:
+    """Return the log with some more commits, so that there is more to delete."""
+    more = [[add(f"more-{number}")] for number in range(count)]
+    layouts = [*random.layouts, *random.layouts[:1] * count]
+    return replace(random, commits=[*random.commits, *more], layouts=layouts)
+
+
+def timed(random: RandomLog, ages: list[int]) -> RandomLog:
+    """Return the log with in-commit timestamps of these ages, in days."""
+    commits = []
+    for actions, age in zip(random.commits, ages, strict=False):
+        rest = [action for action in actions if "commitInfo" not in action]
+        for index, action in enumerate(rest):
+            if value := action.get("metaData"):
+                properties = {**(value.get("configuration") or {}), ICT: "true"}
+                rest[index] = {"metaData": {**value, "configuration": properties}}
+        commits.append([{"commitInfo": {"inCommitTimestamp": NOW - age * DAY_MS}}, *rest])
+    return replace(random, commits=commits)
 
 
 def seen(log: LogBuilder, of: range) -> dict[int, Any]:

@@ -20,6 +20,7 @@ from engine.upkeep.cleanup.ages import look, too_young
 from engine.upkeep.cleanup.folders import judge_sidecars, judge_staged_commits
 from engine.upkeep.cleanup.proof import doubt, unknown_protocol
 from engine.upkeep.cleanup.verdicts import (
+    NO_ORDER,
     Cleaned,
     Facts,
     Rules,
@@ -41,8 +42,10 @@ if TYPE_CHECKING:
     from engine.log.segment import Checkpoint
     from engine.replay.heads import Head
 
-# Deleted together on a storage that is far away; on a disk, one by one.
-_TOGETHER: Final = 200
+# S3 takes this many names in one request, which arrives as a whole or not at all. Elsewhere a call
+# that dies may have deleted any of its files, so what has an order is deleted one by one.
+_A_REQUEST: Final = 1000
+_REQUESTS: Final = frozenset({"s3", "s3a"})
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -173,10 +176,9 @@ class Cleaner:
     def _deleted(self, done: Cleaned, going: Sequence[Verdict]) -> Cleaned:
         storage, deleted, size = self.directory.storage, done.deleted, done.deleted_bytes
         failures: dict[str, str] = {}
-        together = 1 if storage.scheme == "file" else _TOGETHER
-        for batch in _batches(going, together):
+        for batch in _batches(going, in_requests=storage.scheme in _REQUESTS):
             names = {self.directory.file(verdict.path): verdict for verdict in batch}
-            failed = storage.delete_many(list(names))
+            failed = self._failed(list(names))
             deleted += len(names) - len(failed)
             size += sum(v.size for path, v in names.items() if path not in failed)
             if failed:
@@ -189,6 +191,20 @@ class Cleaner:
         for path, reason in failures.items():
             _logger.warning("%s: not deleted: %s", path, reason)
         return replace(done, deleted=deleted, deleted_bytes=size, failures=failures)
+
+    def _failed(self, names: list[str]) -> dict[str, str]:
+        """Delete files; return those that are there still, each with its reason.
+
+        Of a request that did some of its work, the rest is tried once more, the oldest first.
+        """
+        delete = self.directory.storage.delete_many
+        failed = delete(names)
+        for name in names if 0 < len(failed) < len(names) else ():
+            if name in failed:
+                if delete([name]):
+                    break
+                del failed[name]
+        return failed
 
     def _time_of(self, ref: TransactionFileRef) -> int:
         return in_commit_timestamp(self.directory, ref, self.config) or ref.modification_time
@@ -234,12 +250,14 @@ def _identity(ref: TransactionFileRef) -> tuple[int, int, str]:
     return ref.size, ref.modification_time, ref.etag
 
 
-def _batches(verdicts: Sequence[Verdict], size: int) -> Iterator[Sequence[Verdict]]:
-    """Yield files to delete together, never of two turns."""
+def _batches(verdicts: Sequence[Verdict], *, in_requests: bool) -> Iterator[Sequence[Verdict]]:
+    """Yield files to delete together, never of two turns. The last turn has no order."""
     start = 0
     while start < len(verdicts):
+        turn = verdicts[start].turn
+        most = _A_REQUEST if in_requests or turn == NO_ORDER else 1
         end = start + 1
-        while end < min(start + size, len(verdicts)) and verdicts[end].turn == verdicts[start].turn:
+        while end < min(start + most, len(verdicts)) and verdicts[end].turn == turn:
             end += 1
         yield verdicts[start:end]
         start = end

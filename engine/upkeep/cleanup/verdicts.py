@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 DAY_MS: Final = 86_400_000
 PROTECTION: Final = "checkpointProtection"
+# The turn of files that may go in any order.
+NO_ORDER: Final = 3
 
 _PARTS: Final = (FileKind.CHECKPOINT_JSON_PART, FileKind.CHECKPOINT_METADATA)
 
@@ -79,7 +81,7 @@ class Verdict:
     size: int = 0
     version: int = -1
     kind: str = ""
-    turn: int = 3
+    turn: int = NO_ORDER
 
     def summary(self) -> dict[str, Any]:
         """Return what `txlog cleanup --json` tells of a file."""
@@ -188,8 +190,8 @@ def decide(
 ) -> list[Verdict]:
     """Return a verdict on every file, in the order in which those that go are deleted.
 
-    Compactions first, which nobody misses; then commits with their checksums, and checkpoints
-    after the commits they made readable; always the oldest first, so that wherever it ends
+    Compactions first, which nobody misses; then commits; checksums and checkpoints after the
+    commits they speak of, or made readable; always the oldest first, so that wherever it ends
     what remains has no gap above it.
     """
     ordered = sorted(refs, key=_order)
@@ -238,7 +240,7 @@ def _verdict(ref: TransactionFileRef, *, goes: bool, rule: str) -> Verdict:
     return Verdict(ref.path, goes, rule, ref.size, ref.version, ref.kind.value, turn)
 
 
-_PASSES: Final = {FileKind.COMPACTION: 0, FileKind.COMMIT: 1, FileKind.CHECKSUM: 1}
+_PASSES: Final = {FileKind.COMPACTION: 0, FileKind.COMMIT: 1}
 _LAST_PASS: Final = 2
 
 
