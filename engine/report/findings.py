@@ -53,6 +53,10 @@ def repair_lines(done: Repaired) -> Iterator[str]:
     used = [done.used.get("checkpoint"), *done.used.get("compactions", ())]
     made = [name for name in used if name] + [f"{done.used.get('commits', 0):,} commits"]
     yield f"from    {', '.join(made)}\n"
+    if witnesses := done.used.get("witnesses"):
+        yield f"        the compactions are borne out by {', '.join(witnesses)}\n"
+    if tolerated := done.used.get("tolerated"):
+        yield f"        for want of a better checkpoint, and readers take it so: {tolerated}\n"
     yield f"kept    {_amounts(done.kept)}\n"
     yield f"dropped {_amounts({**done.dropped, 'files': len(done.missing)})}\n"
     for path, why in done.missing[:_SHOWN]:

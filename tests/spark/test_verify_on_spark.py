@@ -6,7 +6,18 @@ import pytest
 
 from engine import open_log
 from engine.upkeep.verify.verify import verify
-from tests.upkeep.defects import DEFECTS, DV_FILE, NOW, file, info, sound_log, sound_splits
+from tests.upkeep.defects import (
+    DEFECTS,
+    DV_FILE,
+    NOW,
+    checkpoint,
+    checksum,
+    file,
+    info,
+    sound_log,
+    sound_splits,
+    without,
+)
 
 pytestmark = pytest.mark.jvm
 
@@ -45,6 +56,32 @@ def test_a_defect_is_told_by_executors_as_by_this_process(tmp_path, spark, codes
         CHOSEN[code].plant(log)
     here, there = both(log, spark)
     assert {finding.code for finding in there.findings} >= set(codes)
+    assert set(there.findings) == set(here.findings)
+
+
+def lossy(log) -> None:
+    checkpoint(log, without("add", path="b"))
+
+
+def doubled(log) -> None:
+    checkpoint(log, lambda actions: [*without("add", path="b")(actions), file("part=x/c")])
+
+
+@pytest.mark.parametrize(
+    ("edit", "before", "counts"),
+    [
+        (lossy, 3, {}),
+        (lossy, 4, {"numFiles": 99, "inCommitTimestampOpt": 1}),
+        (doubled, 3, {"numFiles": 99}),
+    ],
+)
+def test_executors_doubt_what_this_process_doubts(tmp_path, spark, edit, before, counts):
+    log = sound_log(tmp_path)
+    edit(log)
+    checksum(log, 6, **counts)
+    log.clean_up(before)
+    here, there = both(log, spark)
+    assert ("CHECKPOINTS_DISAGREE" in {f.code for f in here.findings}) is (edit is lossy)
     assert set(there.findings) == set(here.findings)
 
 

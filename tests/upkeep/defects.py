@@ -392,6 +392,16 @@ def _(log: LogBuilder) -> None:
     append(log, protocol(1, 7, readerFeatures=[], writerFeatures=["appendOnly", "domainMetadata"]))
 
 
+@defect("PROTOCOL_EMPTY_FEATURES", "a checkpoint with empty feature lists, and its commits without")
+def _(log: LogBuilder) -> None:
+    drop_derived(log)
+    bare = changed("protocol", {}, minReaderVersion=1, minWriterVersion=2)
+    none = changed("protocol", {}, readerFeatures=None, writerFeatures=None)
+    rewrite(log, 0, none(bare(lines(log, 0))))
+    empty = changed("protocol", {}, readerFeatures=[], writerFeatures=[])
+    checkpoint(log, lambda actions: empty(bare(actions)))
+
+
 @defect("FEATURE_NOT_DECLARED", "deletion vectors that no feature announces")
 def _(log: LogBuilder) -> None:
     drop_derived(log)
@@ -597,6 +607,24 @@ def _(log: LogBuilder) -> None:
 @defect("CHECKPOINT_HEADLESS", "a checkpoint without metaData")
 def _(log: LogBuilder) -> None:
     checkpoint(log, without("metaData"))
+
+
+@defect("CHECKPOINTS_DISAGREE", "a checksum contradicts the checkpoint that the log begins with")
+def _(log: LogBuilder) -> None:
+    log.clean_up(3)
+    checksum(log, 4, numFiles=9)
+
+
+@defect("CHECKPOINT_V2_METADATA", "a V2 checkpoint that says it is of another version")
+def _(log: LogBuilder) -> None:
+    path = one(log, f"{5:020d}.checkpoint.*.json")
+    path.write_text(path.read_text().replace('{"version":5}', '{"version":4}'))
+
+
+@defect("CHECKPOINT_V2_METADATA", "a V2 checkpoint without its checkpointMetadata")
+def _(log: LogBuilder) -> None:
+    path = one(log, f"{5:020d}.checkpoint.*.json")
+    path.write_text(path.read_text().partition("\n")[2])
 
 
 @defect("CHECKPOINT_UNPROVEN", "a checkpoint whose commits are gone")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from engine import open_log
-from engine.errors import CatalogManagedError
-from tests.logs import LogBuilder, Shape, add, protocol, remove
+from engine.errors import CatalogManagedError, StorageError
+from engine.storage.local import LocalStorage
+from tests.logs import LogBuilder, Shape, add, metadata, protocol, remove, state_actions
 from tests.upkeep.defects import DEFECTS, NOW, Defect, contradict, sound_log
 from tests.upkeep.test_repair import Stopped, content, files_of, wanted
 
@@ -36,6 +37,7 @@ DERIVED = (
     "CHECKPOINT_PROTOCOL",
     "CHECKPOINT_METADATA",
     "CHECKPOINT_HEADLESS",
+    "CHECKPOINT_V2_METADATA",
     "COMPACTION_LOST_TOMBSTONES",
     "COMPACTION_LOST_FILES",
     "COMPACTION_EXTRA_FILES",
@@ -149,6 +151,98 @@ def test_a_log_that_a_catalog_manages_is_refused(tmp_path):
     log.commit(protocol(3, 7, readerFeatures=names, writerFeatures=names))
     with pytest.raises(CatalogManagedError):
         mend(log)
+
+
+def test_a_catalog_is_remembered_where_the_end_of_its_log_is_torn(tmp_path):
+    log = LogBuilder(tmp_path / "table").start().filler(1)
+    names = ["catalogManaged"]
+    log.commit(protocol(3, 7, readerFeatures=names, writerFeatures=names))
+    log.filler(2)
+    log.compaction(1, 2).write_bytes(b"{")
+    log.commit_path(4).write_bytes(b"{")
+    before = content(log.root)
+    with pytest.raises(CatalogManagedError):
+        mend(log)
+    assert content(log.root) == before
+
+
+def test_no_compaction_proves_what_no_reader_would_read_from_it(tmp_path):
+    log = LogBuilder(tmp_path / "table").start(add("a")).filler(7)
+    log.compaction(2, 4)
+    actions = [*state_actions(log.truth(5)), remove("file-1")]
+    log._write_parquet(f"{5:020d}.checkpoint.parquet", actions)
+    log.commit_path(3).unlink()
+    before = content(log.root)
+    (mended,) = mend(log).mended
+    assert (mended.what, mended.action) == ("checkpoint", "refused")
+    assert "version 5 is not proven: commit 3 is missing" in mended.reason
+    assert content(log.root) == before
+    assert files_of(log.root) == wanted(log)
+
+
+@pytest.mark.parametrize("code", ["CHECKPOINT_LOST_FILES", "COMPACTION_LOST_FILES"])
+def test_what_cannot_be_written_anew_is_put_back(tmp_path, monkeypatch, code):
+    log = sound_log(tmp_path)
+    next(defect for defect in DEFECTS if defect.code == code).plant(log)
+    before = content(log.root)
+
+    def full(_, path: str, *__):
+        raise StorageError(path, "the disk is full")
+
+    monkeypatch.setattr("engine.upkeep.checkpoint.checkpoint.place", full)
+    publish = LocalStorage.publish
+
+    def choosy(self, staged: str, final: str) -> None:
+        if "aside" in f"{staged}{final}":
+            publish(self, staged, final)
+        else:
+            full(self, final)
+
+    monkeypatch.setattr(LocalStorage, "publish", choosy)
+    (mended,) = mend(log).mended
+    assert mended.action == "refused"
+    assert "the disk is full" in mended.reason
+    assert content(log.root) == before
+
+
+def test_a_torn_compaction_whose_commits_are_gone_is_left_as_it_is(tmp_path):
+    log = LogBuilder(tmp_path / "table").start(add("a")).filler(7)
+    log.checkpoint(5)
+    log.compaction(2, 5).write_bytes(b"{")
+    log.commit_path(3).unlink()
+    before = content(log.root)
+    for dry_run in (True, False):
+        (mended,) = mend(log, dry_run=dry_run).mended
+        assert (mended.what, mended.action) == ("compaction", "refused")
+        assert mended.reason == "not all of its commits can be read: 3"
+    assert content(log.root) == before
+
+
+def test_a_checkpoint_that_may_not_be_written_is_not_moved_out(tmp_path):
+    log = LogBuilder(tmp_path / "table")
+    properties = {"delta.requireCheckpointProtectionBeforeVersion": "8"}
+    about = metadata(configuration=properties)
+    log.commit(protocol(1, 7, writerFeatures=["checkpointProtection"]), about, add("a"))
+    log.filler(9)
+    path = log.checkpoint(5)[0]
+    path.write_bytes(path.read_bytes()[:-9])
+    before = content(log.root)
+    for dry_run in (True, False):
+        (mended,) = mend(log, dry_run=dry_run).mended
+        assert mended.action == "refused"
+        assert "older checkpoints are protected" in mended.reason
+    assert content(log.root) == before
+
+
+def test_a_file_is_proven_by_a_checkpoint_that_readers_take_though_it_breaks_a_rule(tmp_path):
+    log = LogBuilder(tmp_path / "table").start(add("a")).filler(7)
+    actions = [*state_actions(log.truth(5)), remove("file-1")]
+    log._write_parquet(f"{5:020d}.checkpoint.parquet", actions)
+    log.clean_up(5)
+    log.write(f"{7:020d}.crc", b"{")
+    done = {mended.what: mended.action for mended in mend(log).mended}
+    assert done == {"checkpoint": "refused", "checksum": "recreated"}
+    assert open_log(str(log.root)).snapshot().fallbacks == ()
 
 
 def test_a_checkpoint_of_indextables_is_mended_too(tmp_path):

@@ -1,20 +1,22 @@
 """How is a damaged checkpoint, compaction, checksum or hint made right beside its commits?
 
-What is wrong is moved out of the log, where every version it speaks of is proven without it; then
-it is written anew from what proves it. Commits are never touched. A process that dies in between
-leaves a log that reads the same, with a derived file less, and the next run writes it.
+A file is touched only where its version is proven without it, in the way every reader goes: from a
+start over commits without a gap. What takes its place is made ready first; then the old file moves
+out of the log and the new one in, and the old one back should that fail. Commits are never touched.
+A process that dies in between leaves a log that reads the same, with a derived file less.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from engine.errors import NotProvableError, ReplayError
+from engine.errors import AlreadyExistsError, NotProvableError, ReplayError
 from engine.log.hint import checksums
-from engine.log.listing import list_log
+from engine.log.listing import Listing
 from engine.log.paths import HINT, FileKind, TransactionFileRef, checksum_name
 from engine.log.segment import Checkpoint, complete_checkpoints
 from engine.replay.engines import Engines
@@ -26,13 +28,13 @@ from engine.upkeep.checksum import checksum_content
 from engine.upkeep.compaction.local import Local
 from engine.upkeep.compaction.write import staged
 from engine.upkeep.repair.source import choose_source
-from engine.upkeep.verify.findings import Findings
+from engine.upkeep.verify.findings import Findings, some
 from engine.upkeep.verify.listing import LogFiles, list_everything
 from engine.upkeep.verify.verify import check_hint, verify
 from engine.upkeep.verify.walk import Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.config import Config
     from engine.log.listing import LogDirectory
@@ -44,7 +46,10 @@ _WRONG_HINTS: Final = ("HINT_UNREADABLE", "HINT_DANGLING", "HINT_WRONG")
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """What became of one derived file: `recreated`, `removed`, `planned` or `refused`."""
+    """What became of one derived file: `recreated`, `removed`, `planned` or `refused`.
+
+    Only a hint is ever removed: without one, readers list.
+    """
 
     path: str
     what: str
@@ -94,10 +99,10 @@ def repair_derived(
     found = Findings()
     walk = Walk(directory, config, files, found, now_ms)
     walk.run()
-    if walk.is_known:
-        head = walk.singles
-        protocol = head.winner("protocol") or {}
-        refuse_unkept(protocol, head.winner("metaData") or {}, directory)
+    # Where the end is not known, whatever the table once was it may still be.
+    protocols = [walk.singles.winner("protocol") or {}] if walk.is_known else walk.protocols
+    for protocol in protocols:
+        refuse_unkept(protocol, walk.metadata, directory)
     work = _Work(directory, config, files, walk, now_ms, dry_run)
     mended = list(work.run())
     proof = verify(directory, config, now_ms=now_ms)
@@ -114,25 +119,45 @@ class _Work:
     dry_run: bool
 
     def run(self) -> Iterator[Mended]:
-        """Mend all that is wrong: what is moved out first, then what is written, then the hint."""
+        """Mend all that is wrong, checkpoints first, then the hint."""
+        wrong = list(self._wrong())
+        gone = {ref.path for _, refs in wrong for ref in refs}
+        done = []
         with staged(self.directory, self.now_ms) as staging:
-            waiting = list(self._moved_out(staging))
-            for mended in waiting:
-                yield self._written(mended, staging) if mended.action == "planned" else mended
-        yield from self._hint({mended.path for mended in waiting if mended.action == "refused"})
+            for planned, refs in wrong:
+                done.append(self._mended(planned, refs, gone, staging))
+        yield from done
+        yield from self._hint({mended.path for mended in done if mended.action == "refused"})
 
-    def _moved_out(self, staging: Staging) -> Iterator[Mended]:
-        for mended, refs in self._wrong():
-            try:
-                self._refuse_needed(mended)
-            except NotProvableError as error:
-                yield replace(mended, action="refused", reason=error.reason)
-                continue
-            for ref in () if self.dry_run else refs:
-                # Its name in the staging folder is no log file's.
-                aside = staging.path(f"aside.{ref.path.replace('/', '.')}.old")
-                self.directory.storage.publish(self.directory.file(ref.path), aside)
-            yield mended
+    def _mended(
+        self,
+        planned: Mended,
+        refs: Sequence[TransactionFileRef],
+        gone: set[str],
+        staging: Staging,
+    ) -> Mended:
+        moved = False
+        try:
+            publish = self._ready(planned, self._proof(planned, gone), staging)
+            if self.dry_run:
+                return planned
+            for ref in refs:
+                self.directory.storage.publish(self.directory.file(ref.path), _aside(ref, staging))
+                moved = True
+            return replace(planned, action="recreated", reason=publish())
+        except NotProvableError as error:
+            return replace(planned, action="refused", reason=error.reason)
+        except ReplayError as error:
+            if moved:
+                self._put_back(refs, staging)
+            return replace(planned, action="refused", reason=str(error))
+
+    def _put_back(self, refs: Sequence[TransactionFileRef], staging: Staging) -> None:
+        storage = self.directory.storage
+        for ref in refs:
+            if storage.exists(_aside(ref, staging)):
+                with suppress(AlreadyExistsError):  # what has the name was proven
+                    storage.publish(_aside(ref, staging), self.directory.file(ref.path))
 
     def _wrong(self) -> Iterator[tuple[Mended, Sequence[TransactionFileRef]]]:
         """Yield each derived file that is wrong, oldest first, and the files it consists of."""
@@ -159,53 +184,80 @@ class _Work:
             why = f"{len(refs)} of its {parts} parts are there"
             yield Mended(refs[0].path, "checkpoint", version, why, "planned"), refs
 
-    def _refuse_needed(self, mended: Mended) -> None:
-        """Raise NotProvableError where a file's version is not proven without it."""
-        assert mended.version is not None
-        wrong = {**self.walk.unusable, mended.path: mended.wrong}
-        doubts = self.walk.doubts
-        choose_source(self.directory, self.files, wrong, mended.version, doubts=doubts)
+    def _proof(self, planned: Mended, gone: set[str]) -> Listing:
+        """Return the files that prove a version without anything that is wrong.
 
-    def _written(self, mended: Mended, staging: Staging) -> Mended:
-        if self.dry_run:
-            return mended
-        assert mended.version is not None
-        try:
-            if mended.what == "checkpoint":
-                made = self._checkpoint(mended.version)
-            elif mended.what == "compaction":
-                made = self._compaction(mended, staging)
-            else:
-                made = self._checksum(mended.version)
-        except ReplayError as error:
-            return replace(mended, action="removed", reason=str(error))
-        return replace(mended, action="recreated", reason=made)
+        Raises NotProvableError where they do not.
+        """
+        assert planned.version is not None
+        wrong = {**self.walk.unusable, planned.path: planned.wrong}
+        tolerated = {k: why for k, why in self.walk.tolerated.items() if k != planned.path}
+        source = choose_source(
+            self.directory,
+            self.files,
+            wrong,
+            planned.version,
+            doubts=self.walk.doubts,
+            tolerated=tolerated,
+        )
+        gone = gone - {ref.path for ref in source.segment.files}
+        refs = [ref for ref in self.files.refs if ref.path not in gone]
+        # Readers take a compaction only where its commits are, and those prove the same.
+        return Listing(tuple(ref for ref in refs if ref.kind is not FileKind.COMPACTION), 0)
 
-    def _checkpoint(self, version: int) -> str:
-        listing = list_log(self.directory)
-        done = checkpoint(self.directory, listing, self.config, Asked(version), now_ms=self.now_ms)
-        return ", ".join(done.files)
+    def _ready(self, planned: Mended, proof: Listing, staging: Staging) -> Callable[[], str]:
+        """Make a new file ready; return what publishes it, and tells its name.
 
-    def _compaction(self, mended: Mended, staging: Staging) -> str:
-        ref = next(ref for ref in self.files.refs if ref.path == mended.path)
+        Raises what keeps it from being written.
+        """
+        assert planned.version is not None
+        if planned.what == "checkpoint":
+            return self._checkpoint(planned.version, proof)
+        if planned.what == "compaction":
+            return self._compaction(planned.path, staging)
+        return self._checksum(planned.version, proof)
+
+    def _checkpoint(self, version: int, proof: Listing) -> Callable[[], str]:
+        def write(*, dry_run: bool = False) -> str:
+            asked = Asked(version, dry_run=dry_run)
+            done = checkpoint(self.directory, proof, self.config, asked, now_ms=self.now_ms)
+            return ", ".join(done.files)
+
+        write(dry_run=True)  # which refuses what may not be written
+        return write
+
+    def _compaction(self, path: str, staging: Staging) -> Callable[[], str]:
+        ref = next(ref for ref in self.files.refs if ref.path == path)
         commits = self.files.commits
-        window = [commits[version] for version in range(ref.start_version, ref.version + 1)]
-        name = f"0-{ref.version}.{ref.path.rpartition('.')[2]}"
-        written = Local(self.directory, self.config).write(window, staging, name)
-        staging.publish(written.name or name, ref.path)
-        return ref.path
+        wanted = range(ref.start_version, ref.version + 1)
+        if lost := [v for v in wanted if v not in commits or commits[v].path in self.walk.unusable]:
+            why = f"not all of its commits can be read: {some([str(v) for v in lost])}"
+            raise NotProvableError(self.directory.url, why)
+        name = f"{ref.start_version}-{ref.version}.{path.rpartition('.')[2]}"
+        if not self.dry_run:
+            window = [commits[version] for version in wanted]
+            name = Local(self.directory, self.config).write(window, staging, name).name or name
 
-    def _checksum(self, version: int) -> str:
+        def publish() -> str:
+            self.directory.storage.publish(staging.path(name), self.directory.file(path))
+            return path
+
+        return publish
+
+    def _checksum(self, version: int, proof: Listing) -> Callable[[], str]:
         run = Engines("local").replay
-        listing = list_log(self.directory)
-        snapshot = load_snapshot(self.directory, listing, version, run, self.config)
-        name = checksum_name(version)
+        snapshot = load_snapshot(self.directory, proof, version, run, self.config)
         content = orjson.dumps(checksum_content(snapshot))
-        self.directory.storage.write_new(self.directory.file(name), content)
-        return name
+        name = checksum_name(version)
+
+        def publish() -> str:
+            self.directory.storage.write_new(self.directory.file(name), content)
+            return name
+
+        return publish
 
     def _hint(self, damaged: set[str]) -> Iterator[Mended]:
-        """Point a wrong hint at the newest checkpoint, or at the newest that is not damaged."""
+        """Point a wrong hint at the newest checkpoint that is neither damaged nor in doubt."""
         directory = self.directory
         files = list_everything(directory)
         found = Findings()
@@ -213,18 +265,23 @@ class _Work:
         wrong = [finding for finding in found.all() if finding.code in _WRONG_HINTS]
         if not wrong:
             return
-        why = wrong[0].message
-        sound = [c for c in files.checkpoints if c.name not in damaged]
+        planned = Mended(HINT, "hint", None, wrong[0].message, "planned")
+        whole = [c for c in files.checkpoints if c.name not in damaged]
+        doubts = [d for d in self.walk.doubts if any(d.covers(c.version) for c in whole)]
+        sound = [c for c in whole if not any(d.covers(c.version) for d in doubts)]
         newest = max(sound, key=lambda c: c.rank, default=None)
-        version = None if newest is None else newest.version
-        action = "recreated" if newest else "removed"
+        if newest is None and doubts:
+            yield replace(planned, action="refused", reason=doubts[0].told())
+            return
+        planned = replace(planned, version=None if newest is None else newest.version)
         if self.dry_run:
-            action = "planned"
+            yield planned
         elif newest is None:
             directory.storage.delete_many([directory.file(HINT)])
+            yield replace(planned, action="removed")
         else:
             directory.storage.replace(directory.file(HINT), self._hint_to(newest))
-        yield Mended(HINT, "hint", version, why, action)
+            yield replace(planned, action="recreated")
 
     def _hint_to(self, newest: Checkpoint) -> bytes:
         told = read_whole(self.directory, newest, self.files.refs)
@@ -232,3 +289,8 @@ class _Work:
         if self.directory.log_format.checkpoint_directory is None:
             hint["checksum"] = checksums(hint)[0]
         return orjson.dumps(hint)
+
+
+def _aside(ref: TransactionFileRef, staging: Staging) -> str:
+    """Return where an old file waits: under a name in the staging folder that is no log file's."""
+    return staging.path(f"aside.{ref.path.replace('/', '.')}.old")

@@ -22,6 +22,7 @@ from engine.replay.local import stream
 from engine.replay.rules import skip_is_running
 from engine.replay.state import Singles, State
 from engine.snapshot import complete
+from engine.upkeep.repair.bridges import judge
 from engine.upkeep.repair.source import Source, choose_source
 from engine.upkeep.repair.write import Adds, Paths
 from engine.upkeep.verify.findings import Findings
@@ -104,6 +105,8 @@ def repair(
     and TargetNotEmptyError.
     """
     started = time.perf_counter()
+    if f"{target.url}/".startswith(f"{directory.url}/"):
+        raise TargetNotEmptyError(directory.url, "the log to be repaired")
     if _is_whole(target):
         # An earlier run died after its last write: what is left to do is to say so.
         told = orjson.loads(target.storage.read(target.file(MARKER)))
@@ -166,7 +169,28 @@ def find_source(
     files = list_everything(directory)
     walk = Walk(directory, config, files, Findings(), now_ms)
     walk.run()
-    return choose_source(directory, files, walk.unusable, version, doubts=walk.doubts)
+    refused: dict[str, str] = {}
+    while True:
+        unusable = {**walk.unusable, **refused}
+        try:
+            source = choose_source(
+                directory,
+                files,
+                unusable,
+                version,
+                doubts=walk.doubts,
+                tolerated=walk.tolerated,
+                with_compactions=True,
+            )
+        except NotProvableError as error:
+            told = [f"{name} does not stand in for it: {why}" for name, why in refused.items()]
+            raise NotProvableError(directory.url, ". ".join([error.reason, *told])) from None
+        if not source.segment.compactions:
+            return source
+        verdict = judge(walk.reader, files, source.segment, unusable)
+        if not verdict.refused:
+            return replace(source, witnesses=verdict.witnesses)
+        refused[verdict.refused] = verdict.why
 
 
 @dataclass(frozen=True)
@@ -261,4 +285,6 @@ def _used(source: Source) -> dict[str, Any]:
         "checkpoint": segment.checkpoint.name if segment.checkpoint else None,
         "compactions": [ref.path for ref in segment.compactions],
         "commits": len(segment.commits),
+        "witnesses": list(source.witnesses),
+        "tolerated": source.tolerated or None,
     }

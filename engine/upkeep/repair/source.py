@@ -1,7 +1,8 @@
 """Which state of a damaged log can still be proven, and by which of its files?
 
-A commit leads from the version before it to its own, a compaction over its whole range, and a
-checkpoint starts at its version. What was found wrong leads nowhere.
+A commit leads from the version before it to its own, and a checkpoint starts at its version. That
+is what readers go by. Where it ends, a compaction may lead over its whole range, if it is asked for
+and borne out. What was found wrong leads nowhere.
 """
 
 from __future__ import annotations
@@ -25,11 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """The files that prove a version, those that were of no use, and the versions given up."""
+    """The files that prove a version, those that were of no use, and the versions given up.
+
+    `witnesses` bear out the compactions among them; `tolerated` is the rule that the checkpoint
+    breaks, where there was no better one.
+    """
 
     segment: LogSegment
     ignored: Mapping[str, str]
     lost: Mapping[int, str]
+    tolerated: str = ""
+    witnesses: tuple[str, ...] = ()
 
     @property
     def version(self) -> int:
@@ -44,23 +51,36 @@ def choose_source(
     version: int | None = None,
     *,
     doubts: Iterable[Doubt] = (),
+    tolerated: Mapping[str, str] | None = None,
+    with_compactions: bool = False,
 ) -> Source:
     """Return the newest version that what is usable proves, or `version` itself.
 
     Versions behind it are given up only where none of their commits can be read: a torn end.
+    Checkpoints that are `tolerated` begin what no better one does. `with_compactions`, one that
+    can be read stands in for commits that are gone, as it does for no reader: whether it says
+    what they said is still to be shown.
+
     Raises NotProvableError, with what is missing, where a commit that can be read would be lost,
-    nothing is proven at all, or all begins with a checkpoint that another one contradicts.
+    nothing is proven at all, or all begins with a checkpoint that something contradicts.
     """
+    tolerated = tolerated or {}
     commits = {v: ref for v, ref in files.commits.items() if ref.path not in unusable}
     compactions = [
-        ref for ref in files.of(FileKind.COMPACTION) if ref.size and ref.path not in unusable
+        ref
+        for ref in (files.of(FileKind.COMPACTION) if with_compactions else ())
+        if ref.size and ref.path not in unusable
     ]
-    checkpoints = [c for c in files.checkpoints if c.name not in unusable]
     limit = files.latest if version is None else version
-    ways = _reach(commits, compactions, [c for c in checkpoints if c.version <= limit], limit)
+    checkpoints = [
+        c
+        for c in files.checkpoints
+        if c.version <= limit and (c.name not in unusable or c.name in tolerated)
+    ]
+    ways = _reach(commits, compactions, checkpoints, tolerated, min(limit, files.latest))
     target = max(ways, default=-1)
     if target < 0 or (version is not None and target != version):
-        raise NotProvableError(directory.url, _nothing(files, unusable, commits, version))
+        raise NotProvableError(directory.url, _nothing(files, unusable, target, version))
     lost = _lost(files, commits, unusable, target) if version is None else {}
     behind = sorted(v for v in commits if v > target)
     if behind and version is None:
@@ -71,49 +91,55 @@ def choose_source(
             f"commits {some([str(v) for v in behind])} would be lost. Restore what is missing, "
             f"or give them up with --version {target}",
         )
-    segment = _segment(directory, ways, checkpoints, commits, target)
+    segment = _segment(directory, ways, commits, target)
     start = segment.checkpoint
     if doubt := next((d for d in doubts if start is not None and d.covers(start.version)), None):
         advice = RULES[DISAGREE].advice
         why = f"version {target} is not proven: {doubt.told()}; {advice}"
         raise NotProvableError(directory.url, why)
     ignored = {name: why for name, why in unusable.items() if name not in _names(segment)}
-    return Source(segment, ignored, lost)
+    return Source(segment, ignored, lost, tolerated.get(start.name, "") if start else "")
 
 
 def _reach(
     commits: Mapping[int, TransactionFileRef],
     compactions: Iterable[TransactionFileRef],
     checkpoints: Iterable[Checkpoint],
+    tolerated: Collection[str],
     limit: int,
 ) -> dict[int, TransactionFileRef | Checkpoint]:
-    """Return each version that is proven, and the last file on the way to it.
+    """Return each version that is proven, and the last file on the best way to it.
 
-    Commits are preferred to compactions, and both to beginning anew at a checkpoint.
+    The best way has the fewest compactions, then a start that breaks no rule; among equals a
+    commit is preferred to beginning anew at a checkpoint.
     """
     spans: dict[int, list[TransactionFileRef]] = {}
     for ref in compactions:
         spans.setdefault(ref.version, []).append(ref)
-    starts = {c.version: c for c in sorted(checkpoints, key=lambda c: c.rank)}
+    starts: dict[int, Checkpoint] = {}
+    for c in sorted(checkpoints, key=lambda c: (c.name not in tolerated, c.rank)):
+        starts[c.version] = c
     ways: dict[int, TransactionFileRef | Checkpoint] = {}
-    reached = {-1}
+    cost = {-1: (0, 0)}
     for version in range(limit + 1):
-        if version in commits and version - 1 in reached:
-            ways[version] = commits[version]
-        elif whole := [ref for ref in spans.get(version, ()) if ref.start_version - 1 in reached]:
-            ways[version] = min(whole, key=lambda ref: ref.start_version)
-        elif version in starts:
-            ways[version] = starts[version]
-        else:
-            continue
-        reached.add(version)
+        choices: list[tuple[tuple[int, int], TransactionFileRef | Checkpoint]] = []
+        if version in commits and version - 1 in cost:
+            choices.append((cost[version - 1], commits[version]))
+        if version in starts:
+            choices.append(((0, int(starts[version].name in tolerated)), starts[version]))
+        choices += [
+            ((before[0] + 1, before[1]), ref)
+            for ref in sorted(spans.get(version, ()), key=lambda ref: ref.start_version)
+            if (before := cost.get(ref.start_version - 1)) is not None
+        ]
+        if choices:
+            cost[version], ways[version] = min(choices, key=lambda choice: choice[0])
     return ways
 
 
 def _segment(
     directory: LogDirectory,
     ways: Mapping[int, TransactionFileRef | Checkpoint],
-    checkpoints: Iterable[Checkpoint],
     commits: Mapping[int, TransactionFileRef],
     target: int,
 ) -> LogSegment:
@@ -156,19 +182,19 @@ def _lost(
     return found
 
 
-def _nothing(
-    files: LogFiles, unusable: Mapping[str, str], commits: Collection[int], version: int | None
-) -> str:
-    asked = "no version" if version is None else f"version {version}"
-    first = next((v for v in range(files.latest + 1) if v not in commits), files.latest + 1)
+def _nothing(files: LogFiles, unusable: Mapping[str, str], target: int, version: int | None) -> str:
+    if version is not None and not 0 <= version <= files.latest:
+        return f"there is no version {version}; the latest is {files.latest}"
+    first = target + 1
     ref = files.commits.get(first)
     why = "is missing" if ref is None else f"cannot be read ({unusable.get(ref.path, '')})"
     damaged = [f"{name} ({unusable[name]})" for name in unusable if "checkpoint" in name]
     starts = (
         f"; no checkpoint is usable: {some(damaged)}" if damaged else "; there is no checkpoint"
     )
-    after = starts if first <= files.latest else ""
-    return f"{asked} is proven: commit {first} {why}{after}. Restore one of them"
+    asked = "no version is" if version is None else f"version {version} is not"
+    after = "" if any(c.version > target for c in files.checkpoints if not damaged) else starts
+    return f"{asked} proven: commit {first} {why}{after}. Restore one of them"
 
 
 def _names(segment: LogSegment) -> set[str]:

@@ -48,6 +48,8 @@ def take_commits(walk: Walk, read: Commits) -> None:
         walk.complain(complaint.code, complaint.message, refs[complaint.version])
     if read.refs[0].version != walk.version + 1 or not walk.is_known:
         walk.lose()
+    for single in read.singles:
+        walk.remember(single.kind, single.value)
     broken = min(read.damage, default=None)
     rows = read.rows
     if broken is not None:

@@ -1,13 +1,19 @@
-"""Which checkpoints contradict each other, where no commit is old enough to tell who is right?"""
+"""What contradicts a checkpoint, where no commit is old enough to tell who is right?"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
 
 DISAGREE: Final = "CHECKPOINTS_DISAGREE"
 
-# What is found by holding a checkpoint against an older one and the commits in between.
+# What breaks a rule and keeps nobody from reading the right files.
+TOLERATED: Final = frozenset({"CHECKPOINT_ADD_AND_REMOVE", "CHECKPOINT_V2_METADATA"})
+
+# What is found by holding a file against an older checkpoint and the commits in between.
 AGAINST_BASE: Final = frozenset(
     {
         "CHECKPOINT_LOST_FILES",
@@ -17,15 +23,17 @@ AGAINST_BASE: Final = frozenset(
         "CHECKPOINT_LOST_DOMAIN",
         "CHECKPOINT_PROTOCOL",
         "CHECKPOINT_METADATA",
+        "CHECKSUM_DIFFERS",
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Two checkpoints, by the names of their first files, of which at least one is wrong.
+    """Two derived files, by the names of their first files, of which at least one is wrong.
 
-    `base` was taken for granted; with the commits after it, it does not make `later`.
+    `base` is a checkpoint that was taken for granted; with the commits after it, it does not make
+    `later`, a checkpoint or a checksum of the same version or a newer one.
     """
 
     base: str
@@ -44,3 +52,16 @@ class Doubt:
             f"{self.later} contradicts {self.base} and the commits after it ({self.message}), "
             "and nothing older proves either"
         )
+
+
+def settled(doubts: Iterable[Doubt], useless: Container[str]) -> list[Doubt]:
+    """Return the doubts that are left, one for each two files, with all that was said.
+
+    What is wrong by itself is no witness.
+    """
+    found: dict[tuple[str, str], tuple[Doubt, set[str]]] = {}
+    for doubt in doubts:
+        if doubt.base not in useless and doubt.later not in useless:
+            said = found.setdefault((doubt.base, doubt.later), (doubt, set()))[1]
+            said.add(doubt.message)
+    return [replace(doubt, message="; ".join(sorted(said))) for doubt, said in found.values()]

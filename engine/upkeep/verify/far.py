@@ -5,7 +5,7 @@ The keys of a table are dealt into shares. Whoever has a share runs the notes ov
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,18 @@ if TYPE_CHECKING:
     from engine.upkeep.verify.odd import Odd
 
 
+@dataclass(frozen=True)
+class _Checksum:
+    """A checksum that waits for the sums of its version, as they are after the note `index`."""
+
+    index: int
+    ref: TransactionFileRef
+    content: Mapping[str, Any]
+    stamp: int | None
+    base: int
+    base_files: tuple[TransactionFileRef, ...]
+
+
 class FarWalk(Walk):
     """Walks a log of which it sees everything but the file actions."""
 
@@ -38,7 +50,7 @@ class FarWalk(Walk):
         self._files: dict[str, tuple[TransactionFileRef, ...]] = {}
         self._bases: dict[int, tuple[int, tuple[TransactionFileRef, ...]]] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
-        self._sums: dict[int, tuple[TransactionFileRef, Any, int | None]] = {}
+        self._sums: dict[int, _Checksum] = {}
 
     def note(self, note: Note) -> None:
         """Write down what is to be done."""
@@ -80,17 +92,16 @@ class FarWalk(Walk):
         self._files[ref.path] = (ref,)
         self.note(Note("compaction", ref.path, (ref.start_version, ref.version)))
 
-    def compare_checksum(
-        self, ref: TransactionFileRef, content: Any, sums: Sums | None, stamp: int | None
+    def hold_checksum(
+        self, ref: TransactionFileRef, content: Mapping[str, Any], sums: Sums, stamp: int | None
     ) -> None:
         """Compare what is not about files, and note the rest."""
-        if isinstance(content, str) or sums is None or not self.is_known:
-            super().compare_checksum(ref, content, None, stamp)
-            return
-        self.counts["checksums"] += 1
-        for message in wrong_singles(content, self.singles, self.directory.log_format):
+        assert sums is not None
+        for message in wrong_singles(content, self.truth()):
             self.unsound("CHECKSUM_DIFFERS", message, ref.path, ref.version)
-        self._sums[ref.version] = (ref, content, stamp)
+        index = max(i for i, note in enumerate(self.notes) if note.what in {"commits", "start"})
+        of = _Checksum(index, ref, content, stamp, self.base, self.base_files)
+        self._sums[ref.version] = of
 
     def check_values(
         self, batches: Any, metadata: Mapping[str, Any] | None, versions: tuple[int, int]
@@ -130,7 +141,8 @@ class FarWalk(Walk):
             self.base, self.base_files = self._bases[index]
             self._odd(self.notes[index], version, code, found)
         for (index, version), counts in numbers.items():
-            self._numbers(self.notes[index], version, counts)
+            self._numbers(index, version, counts)
+        self.settle()
 
     def _from(self, checkpoint: Checkpoint, what: str, cutoff_ms: int | None = None) -> None:
         self._files[checkpoint.name] = checkpoint.files
@@ -150,16 +162,21 @@ class FarWalk(Walk):
         else:
             self.tell(self._files[note.source], [found])
 
-    def _numbers(self, note: Note, version: int, counts: tuple[int, ...]) -> None:
+    def _numbers(self, index: int, version: int, counts: tuple[int, ...]) -> None:
+        note = self.notes[index]
         if note.what == "expired":
             self.tell_expired(self._checkpoints[note.source], *counts)
             return
-        ref, content, stamp = self._sums[version]
+        held = self._sums[version]
+        if held.index != index:
+            return  # what the commit of a checkpoint's version says without what came before it
+        self.base, self.base_files = held.base, held.base_files
         files, size, vectors, low, high = counts
         sums = Sums(files, size, vectors, (low + (high << 32)) % (1 << 64))
         root, log_format = self.directory.table_url, self.directory.log_format
-        for message in wrong_sums(content, sums, log_format, root, stamp):
-            self.unsound("CHECKSUM_DIFFERS", message, ref.path, ref.version)
+        for message in wrong_sums(held.content, sums, log_format, root):
+            self.unsound("CHECKSUM_DIFFERS", message, held.ref.path, version)
+        self.check_stamp(held.ref, held.content, held.stamp)
 
 
 def slim(read: Any) -> Any:

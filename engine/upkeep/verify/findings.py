@@ -145,6 +145,11 @@ RULES: Final[dict[str, Rule]] = {
     "CHECKPOINT_HEADLESS": Rule(
         ERROR, "a checkpoint without protocol or metaData, or with two of them", _DERIVED
     ),
+    "CHECKPOINT_V2_METADATA": Rule(
+        ERROR,
+        "a V2 checkpoint without its checkpointMetadata, or with that of another version",
+        _DERIVED,
+    ),
     "CHECKPOINT_LOST_FILES": Rule(
         ERROR, "a checkpoint lost live files: readers miss their rows", _DERIVED
     ),
@@ -173,7 +178,8 @@ RULES: Final[dict[str, Rule]] = {
     "CHECKPOINT_METADATA": Rule(ERROR, "a checkpoint has another metaData", _DERIVED),
     "CHECKPOINTS_DISAGREE": Rule(
         ERROR,
-        "two checkpoints contradict each other, and no commit is old enough to tell who is right",
+        "a checkpoint contradicts another one, or a checksum, and no commit is old enough to tell "
+        "who is right",
         "restore older commits, or move the wrong one out of the log: neither is written anew",
     ),
     "CHECKPOINT_UNPROVEN": Rule(

@@ -110,13 +110,15 @@ def check_listing(files: LogFiles, found: Findings) -> None:
 def missing_versions(files: LogFiles) -> list[tuple[int, int]]:
     """Return the inclusive ranges of versions, up to the latest, that have no commit.
 
-    What lies before the first commit and the first checkpoint is not missing: it was cleaned up.
+    What lies before the first commit, and the last checkpoint before that, is not missing: it was
+    cleaned up.
     """
     commits = files.commits
-    starts = [c.version for c in files.checkpoints]
-    begin = min([*commits, *starts], default=0)
-    if starts and begin == min(starts) and begin not in commits:
-        begin += 1  # a checkpoint stands in for its own commit
+    begin = min(commits, default=files.latest)
+    starts = [c.version for c in files.checkpoints if c.version <= begin]
+    if starts:
+        begin = max(starts)
+        begin += begin not in commits  # a checkpoint stands in for its own commit
     return _ranges(version for version in range(begin, files.latest + 1) if version not in commits)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import orjson
 
 from engine.config import MAX_DECOMPRESSED_BYTES, Config
@@ -17,6 +18,7 @@ from engine.errors import (
 )
 from engine.log.paths import SIDECARS, TransactionFileRef
 from engine.replay.checkpoints import ALL_KINDS, read_checkpoint_file, sidecars
+from engine.replay.files import file_rows
 from engine.replay.keys import SEEDS
 from engine.replay.parse import Parser
 from engine.replay.rules import STATE_KEYS
@@ -25,7 +27,7 @@ from engine.upkeep.verify.actions import Complaint, Use, action_complaints, feat
 from engine.upkeep.verify.surviving import Entries, entries, joined_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from engine.actions import ActionBatch
     from engine.log.listing import LogDirectory
@@ -65,7 +67,8 @@ class Commits:
 class Derived:
     """What a checkpoint or a compaction says, or why it cannot be read.
 
-    `counts` is how many actions of each kind it has, beside those of files.
+    `counts` is how many actions of each kind it has, beside those of files; `said_version` is that
+    of its checkpointMetadata.
     """
 
     rows: Entries
@@ -75,6 +78,7 @@ class Derived:
     damage: str = ""
     damage_code: str = ""
     damaged: str = ""
+    said_version: int | None = None
 
 
 class Reader:
@@ -170,19 +174,24 @@ class Reader:
         parts: list[Entries] = []
         singles, counts = Singles(), dict.fromkeys((*STATE_KEYS, "checkpointMetadata"), 0)
         named: list[TransactionFileRef] = []
+        said: int | None = None
         try:
             for batch in self.derived_batches(files):
                 parts.append(entries([batch], self.directory.table_url, self._seeds))
                 singles.take(batch)
                 named += sidecars(batch, files[0].version)
                 for kind, column in batch.columns.items():
+                    if kind == "checkpointMetadata":
+                        said = next(
+                            (m.get("version") for m in column.drop_null().to_pylist()), said
+                        )
                     if kind in counts or kind in _NOT_IN_DERIVED:
                         counts[kind] = counts.get(kind, 0) + len(column) - column.null_count
         except MissingSidecarError as error:
             return _damaged(error.path, error.reason, "MISSING_SIDECAR")
         except CorruptCheckpointError as error:
             return _damaged(error.path, error.reason)
-        return Derived(joined_entries(parts), singles, counts, named)
+        return Derived(joined_entries(parts), singles, counts, named, said_version=said)
 
     def _contents(self, refs: Sequence[TransactionFileRef]) -> list[bytes]:
         paths = [self.directory.file(ref.path) for ref in refs]
@@ -192,6 +201,22 @@ class Reader:
             raise StorageError(
                 self.directory.url, f"{error}: a log file went away while it was read; try again"
             ) from None
+
+
+def paths_with(
+    batches: Iterable[ActionBatch], root: str, first: np.ndarray, second: np.ndarray
+) -> list[str]:
+    """Return the paths of the actions in batches that have one of some keys."""
+    keys = set(zip(first.tolist(), second.tolist(), strict=True))
+    found = []
+    for batch in batches:
+        for rows in file_rows(batch, root):
+            found += [
+                rows.column[int(rows.rows[at])]["path"].as_py()
+                for at in np.flatnonzero(np.isin(rows.first, first)).tolist()
+                if (int(rows.first[at]), int(rows.second[at])) in keys
+            ]
+    return found
 
 
 def sidecar_size(ref: TransactionFileRef) -> tuple[str, int]:

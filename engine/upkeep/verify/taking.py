@@ -11,6 +11,8 @@ from engine.upkeep.verify.reading import sidecar_size
 from engine.upkeep.verify.table import declares, metadata_complaints, protocol_complaints
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.log.paths import TransactionFileRef
     from engine.log.segment import Checkpoint
     from engine.upkeep.verify.reading import Derived
@@ -29,12 +31,15 @@ def take_checkpoint(walk: Walk, checkpoint: Checkpoint, read: Derived) -> None:
     _check_sidecars(walk, checkpoint, read)
     is_v2 = checkpoint.kind is FileKind.CHECKPOINT_V2
     if is_v2 and not read.counts["checkpointMetadata"]:
-        walk.found.add(
-            "CHECKPOINT_HEADLESS", "it has no checkpointMetadata", path=name, version=version
-        )
-    for code, message in head_problems(read.counts, walk.directory.log_format):
-        walk.unsound(code, message, name, version)
+        walk.wrong("CHECKPOINT_V2_METADATA", "it has no checkpointMetadata", name, version)
+    elif is_v2 and read.said_version not in {None, version}:
+        message = f"its checkpointMetadata is of version {read.said_version}"
+        walk.wrong("CHECKPOINT_V2_METADATA", message, name, version)
+    problems = list(head_problems(read.counts, walk.directory.log_format))
+    for code, message in problems:
+        walk.wrong(code, message, name, version)
     walk.compare_alone(checkpoint, read)
+    _remember(walk, read)
     protocol = read.singles.winner("protocol") or walk.singles.winner("protocol")
     if is_v2 and not declares(protocol, "v2Checkpoint"):
         message = "a V2 checkpoint, and no feature v2Checkpoint"
@@ -42,10 +47,16 @@ def take_checkpoint(walk: Walk, checkpoint: Checkpoint, read: Derived) -> None:
     if walk.is_known and walk.version == version:
         cutoff = walk.cutoff_ms() if walk.directory.log_format is DELTA else None
         walk.compare_checkpoint(checkpoint, read, cutoff)
-        for code, message in checkpoint_singles(read.singles, walk.truth()):
+        for code, message in (
+            *checkpoint_singles(read.singles, walk.truth()),
+            *_illegal(walk, read),
+        ):
             walk.unsound(code, message, name, version)
     else:
-        _start_from(walk, checkpoint, read)
+        message = "the commits do not reach back to what it holds"
+        walk.found.add("CHECKPOINT_UNPROVEN", message, path=name, version=version)
+        if all(code != "CHECKPOINT_HEADLESS" for code, _ in problems):
+            _start_from(walk, checkpoint, read)
     if checkpoint.version == max(c.version for c in walk.files.checkpoints):
         walk.check_expired(checkpoint, read)
 
@@ -66,10 +77,6 @@ def _check_sidecars(walk: Walk, checkpoint: Checkpoint, read: Derived) -> None:
 
 
 def _start_from(walk: Walk, checkpoint: Checkpoint, read: Derived) -> None:
-    message = "the commits do not reach back to what it holds"
-    walk.found.add("CHECKPOINT_UNPROVEN", message, path=checkpoint.name, version=checkpoint.version)
-    if read.singles.winner("metaData") is None:
-        return
     walk.singles = read.singles
     walk.start_ledger(checkpoint, read)
     walk.version = walk.base = checkpoint.version
@@ -85,6 +92,28 @@ def _start_from(walk: Walk, checkpoint: Checkpoint, read: Derived) -> None:
         *metadata_complaints(walk.singles.winner("metaData") or {}),
     ):
         walk.found.add(code, message, path=checkpoint.name, version=checkpoint.version)
+    # The commit of this version came first, when nothing was known to hold its checksum against.
+    if checkpoint.version in walk.files.commits:
+        for ref in walk.files.of(FileKind.CHECKSUM):
+            if ref.version == checkpoint.version:
+                content = walk.reader.checksum(ref)
+                if not isinstance(content, str):
+                    walk.hold_checksum(ref, content, walk.ledger.sums, None)
+
+
+def _remember(walk: Walk, read: Derived) -> None:
+    for kind in ("protocol", "metaData"):
+        walk.remember(kind, read.singles.winner(kind))
+
+
+def _illegal(walk: Walk, read: Derived) -> Iterator[tuple[str, str]]:
+    """Yield the rules that a derived file's protocol breaks and that of the commits does not."""
+    log_format, url = walk.directory.log_format, walk.directory.url
+    found, known = read.singles.winner("protocol"), walk.singles.winner("protocol")
+    told = set(protocol_complaints(known, log_format, url)) if known else ()
+    for complaint in protocol_complaints(found, log_format, url) if found else ():
+        if complaint not in told:
+            yield complaint
 
 
 def take_compaction(walk: Walk, ref: TransactionFileRef, read: Derived) -> None:
@@ -98,6 +127,9 @@ def take_compaction(walk: Walk, ref: TransactionFileRef, read: Derived) -> None:
         if read.counts.get(kind):
             message = f"a compaction with {read.counts[kind]:,} {kind}"
             walk.found.add("ILLEGAL_ACTION", message, path=ref.path, version=ref.version)
+    _remember(walk, read)
+    for code, message in _illegal(walk, read):
+        walk.unsound(code, message, ref.path, ref.version)
     if not (walk.is_known and walk.version == ref.version and walk.base < ref.start_version):
         message = f"not all of the commits {ref.start_version} to {ref.version} can be read"
         walk.found.add("COMPACTION_UNPROVEN", message, path=ref.path, version=ref.version)

@@ -9,23 +9,22 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.config import CHECKPOINT_PARALLELISM, TOMBSTONE_RETENTION_MS
 from engine.errors import ConfigError
-from engine.replay.files import file_rows
 from engine.replay.local import Progress, in_order
 from engine.replay.state import Singles
 from engine.upkeep.verify.actions import partition_complaints
 from engine.upkeep.verify.derived import Truth, wrong_singles, wrong_sums
-from engine.upkeep.verify.doubts import AGAINST_BASE, DISAGREE, Doubt
+from engine.upkeep.verify.doubts import AGAINST_BASE, DISAGREE, TOLERATED, Doubt, settled
 from engine.upkeep.verify.findings import ERROR, RULES, Findings, some
 from engine.upkeep.verify.ledger import Applied, Ledger, Sums, adds_last
 from engine.upkeep.verify.odd import Odd, odd_alone, odd_in_checkpoint, odd_in_compaction
 from engine.upkeep.verify.order import steps
-from engine.upkeep.verify.reading import Derived, Reader
+from engine.upkeep.verify.reading import Derived, Reader, paths_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from engine.upkeep.verify.listing import LogFiles
     from engine.upkeep.verify.surviving import Entries
 
-_TXN_RETENTION: Final = "delta.setTransactionRetentionDuration"
-
 
 @dataclass
 class Walk:
@@ -47,8 +44,9 @@ class Walk:
 
     `base` is the version of the checkpoint that was taken for granted, -1 where all is proven.
     `unusable` are files that nobody should read any more, and why: commits by their own name,
-    checkpoints by that of their first file. `doubts` are checkpoints that contradict the one that
-    was taken for granted: neither is unusable, for nobody knows which of them is wrong.
+    checkpoints by that of their first file. `doubts` are what contradicts the checkpoint that was
+    taken for granted: neither is unusable, for nobody knows which of them is wrong. `protocols`
+    and `metadata` outlast what is lost: each protocol that was seen, and the last metaData.
     """
 
     directory: LogDirectory
@@ -65,12 +63,15 @@ class Walk:
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     unusable: dict[str, str] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
+    protocols: list[Mapping[str, Any]] = field(default_factory=list)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.directory, self.config, stats=self.deep)
         self.base_files: tuple[TransactionFileRef, ...] = ()
         self.named: set[str] = set()
         self.last_time: int | None = None
+        self._codes: dict[str, set[str]] = defaultdict(set)
 
     def run(self, progress: Progress | None = None) -> None:
         """Walk the whole log."""
@@ -80,6 +81,7 @@ class Walk:
             if progress:
                 progress(step.size)
         self.finish()
+        self.settle()
 
     def check_expired(self, checkpoint: Checkpoint, read: Derived) -> None:
         """Count the tombstones of a checkpoint that are past retention."""
@@ -103,14 +105,37 @@ class Walk:
             self.found.add("UNREADABLE_CHECKSUM", content, path=ref.path, version=ref.version)
             self.unusable[ref.path] = content
         elif sums is not None and self.is_known:
-            root, log_format = self.directory.table_url, self.directory.log_format
-            for message in (
-                *wrong_sums(content, sums, log_format, root, stamp),
-                *wrong_singles(content, self.singles, log_format),
-            ):
-                self.unsound("CHECKSUM_DIFFERS", message, ref.path, ref.version)
+            self.hold_checksum(ref, content, sums, stamp)
+
+    def check_stamp(
+        self, ref: TransactionFileRef, content: Mapping[str, Any], stamp: int | None
+    ) -> None:
+        """Hold the time in a checksum against its commit's, which needs no older file.
+
+        A checksum that is in doubt for the rest of what it says stays a witness.
+        """
+        said = content.get("inCommitTimestampOpt")
+        if said is None or stamp is None or said == stamp:
+            return
+        message = f"inCommitTimestampOpt is {said}; the commit says {stamp}"
+        if any(doubt.later == ref.path for doubt in self.doubts):
+            self.found.add("CHECKSUM_DIFFERS", message, path=ref.path, version=ref.version)
+        else:
+            self.wrong("CHECKSUM_DIFFERS", message, ref.path, ref.version)
 
     # --- what the numbers say: here, or wherever a subclass lets them be settled -----------------
+
+    def hold_checksum(
+        self, ref: TransactionFileRef, content: Mapping[str, Any], sums: Sums, stamp: int | None
+    ) -> None:
+        """Hold what a checksum says against what is known of its version."""
+        root, log_format = self.directory.table_url, self.directory.log_format
+        for message in (
+            *wrong_sums(content, sums, log_format, root),
+            *wrong_singles(content, self.truth()),
+        ):
+            self.unsound("CHECKSUM_DIFFERS", message, ref.path, ref.version)
+        self.check_stamp(ref, content, stamp)
 
     def enter(self, rows: Entries, versions: tuple[int, int]) -> Applied:
         """Enter the file actions of an inclusive range of commits."""
@@ -168,8 +193,7 @@ class Walk:
 
     def truth(self) -> Truth:
         """Return what the commits say at this version, beside the files."""
-        configuration = (self.singles.winner("metaData") or {}).get("configuration") or {}
-        return Truth(self.directory.log_format, self.singles, _TXN_RETENTION in configuration)
+        return Truth.of(self.directory.log_format, self.singles)
 
     def cutoff_ms(self) -> int:
         """Return the time before which a tombstone may be gone."""
@@ -189,7 +213,7 @@ class Walk:
         """Read again what has some keys, for their paths."""
         if odd.versions is None:
             batches = self.reader.derived_batches(files)
-            return sorted(set(_paths(batches, self.directory.table_url, odd.first, odd.second)))
+            return sorted(set(paths_with(batches, self.directory.table_url, odd.first, odd.second)))
         return self.names_committed(odd.first, odd.second, odd.versions)
 
     def names_committed(
@@ -203,25 +227,46 @@ class Walk:
                 batches = list(self.reader.derived_batches(self.base_files))
             else:
                 batches = self.reader.batches(commits[version])
-            names.update(_paths(batches, root, first, second))
+            names.update(paths_with(batches, root, first, second))
         return sorted(names)
 
     def unsound(self, code: str, message: str, path: str, version: int) -> None:
-        """Enter a finding about a derived file, which is of no use where it is an error.
+        """Enter what a comparison found wrong with a derived file.
 
-        What contradicts no more than a checkpoint that was taken for granted is in doubt instead.
+        What contradicts no more than a checkpoint that was taken for granted is in doubt.
         """
         if self.base >= 0 and code in AGAINST_BASE:
-            self._doubt(message, path, version)
-            return
+            doubt = Doubt(self.base_files[0].path, self.base, path, version, message)
+            self.doubts.append(doubt)
+        else:
+            self.wrong(code, message, path, version)
+
+    def wrong(self, code: str, message: str, path: str, version: int) -> None:
+        """Enter a finding about a derived file, which is of no use where it is an error."""
         self.found.add(code, message, path=path, version=version)
         if RULES[code].severity == ERROR:
             self.unusable.setdefault(path, message)
+            self._codes[path].add(code)
 
-    def _doubt(self, message: str, path: str, version: int) -> None:
-        doubt = Doubt(self.base_files[0].path, self.base, path, version, message)
-        self.doubts.append(doubt)
-        self.found.add(DISAGREE, doubt.told(), path=path, version=version)
+    @property
+    def tolerated(self) -> dict[str, str]:
+        """Those of the unusable files that break a rule and are read all the same, and why."""
+        return {path: self.unusable[path] for path, codes in self._codes.items()
+                if codes <= TOLERATED}  # fmt: skip
+
+    def settle(self) -> None:
+        """Enter the doubts that are left, now that it is known what is wrong by itself."""
+        self.doubts = settled(self.doubts, self.unusable.keys() - self.tolerated)
+        for doubt in self.doubts:
+            path, version = doubt.later, doubt.later_version
+            self.found.add(DISAGREE, doubt.told(), path=path, version=version)
+
+    def remember(self, kind: str, value: Mapping[str, Any] | None) -> None:
+        """Keep what tells whose table this is, whatever is lost later."""
+        if kind == "metaData" and value is not None:
+            self.metadata = value
+        elif kind == "protocol" and value is not None and value not in self.protocols:
+            self.protocols.append(value)
 
     def complain(self, code: str, message: str, ref: TransactionFileRef) -> None:
         """Enter a finding about a commit."""
@@ -250,19 +295,3 @@ class Walk:
         names = self.names_committed(first, second, versions)
         message = f"live under several deletion vectors: {some(names, count)}"
         self.found.add("FILE_LIVE_TWICE", message, version=self.version)
-
-
-def _paths(
-    batches: Iterable[ActionBatch], root: str, first: np.ndarray, second: np.ndarray
-) -> list[str]:
-    """Return the paths of the actions in batches that have one of some keys."""
-    keys = set(zip(first.tolist(), second.tolist(), strict=True))
-    found = []
-    for batch in batches:
-        for rows in file_rows(batch, root):
-            found += [
-                rows.column[int(rows.rows[at])]["path"].as_py()
-                for at in np.flatnonzero(np.isin(rows.first, first)).tolist()
-                if (int(rows.first[at]), int(rows.second[at])) in keys
-            ]
-    return found
