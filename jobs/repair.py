@@ -25,15 +25,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     where.add_argument("--derived", action="store_true", help="mend derived files in place")
     parser.add_argument("--version", type=int, help="give up what came after this version")
     parser.add_argument("--deep", action="store_true", help="leave out files that are gone")
-    parser.add_argument("--paths", default="relative", choices=["relative", "absolute"])
+    parser.add_argument("--paths", choices=["relative", "absolute"], help="relative by default")
     args = parser.parse_args(argv)
+    if args.derived and (args.version is not None or args.deep or args.paths):
+        parser.error("--version, --deep and --paths are of --to, and not of --derived")
     return run(args, _mend if args.derived else _repair, on_spark=False)
 
 
 def _repair(job: Job) -> int:
     args = job.args
     done = job.open(args.table).repair(
-        args.to, version=args.version, deep=args.deep, paths=args.paths, dry_run=args.dry_run
+        args.to,
+        version=args.version,
+        deep=args.deep,
+        paths=args.paths or "relative",
+        dry_run=args.dry_run,
     )
     job.answer([done.summary()], repair_lines(done))
     return 0 if done.sound else 1

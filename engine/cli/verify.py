@@ -108,6 +108,8 @@ def repair(
 
     if derived == (to is not None):
         raise typer.BadParameter("give --to TARGET or --derived, and not both")
+    if derived and (version is not None or deep or paths is not Naming.RELATIVE):
+        raise typer.BadParameter("--version, --deep and --paths are of --to, and not of --derived")
     log = run.open(table)
     if to is None:
         with run.bars.waiting("repair"):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from engine.cli import main
+from jobs import repair as job
 from tests.upkeep.defects import sound_log
 
 
@@ -86,3 +89,15 @@ def test_a_repair_needs_to_know_where(tmp_path, capsys):
     assert main(["repair", str(log.root)]) == 2
     assert main(["repair", str(log.root), "--derived", "--to", str(tmp_path / "x")]) == 2
     assert "--to TARGET or --derived" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [("--version", "3"), ("--deep",), ("--paths", "absolute")])
+def test_what_a_repair_in_place_would_not_heed_is_refused(tmp_path, capsys, option):
+    log = sound_log(tmp_path)
+    log.hint(4)
+    assert main(["repair", str(log.root), "--derived", *option]) == 2
+    assert "and not of --derived" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as left:
+        job.main(["--table", str(log.root), "--derived", *option])
+    assert left.value.code == 2
+    assert json.loads(log.file("_last_checkpoint").read_bytes())["version"] == 4
