@@ -88,11 +88,17 @@ class Journal:
 def open_journal(files: Files, directory: str) -> tuple[Journal, tuple[Entry, ...]]:
     """Return a journal that goes on after what is there, and what is there.
 
-    A transition that was not written to its end is passed over: its act had not begun.
+    A transition that was not written to its end is passed over: its act had not begun. A journal
+    that its owner forgets while it is read here holds nothing.
     """
     names = [name for name in files.names(directory) if name.endswith(".json") and name[0] != "."]
-    with ThreadPoolExecutor(_READERS) as pool:
-        texts = list(pool.map(files.read, (f"{directory}/{name}" for name in names)))
+    try:
+        with ThreadPoolExecutor(_READERS) as pool:
+            texts = list(pool.map(files.read, (f"{directory}/{name}" for name in names)))
+    except Exception:
+        if names and files.exists(_first(directory)):
+            raise
+        texts = []
     entries = tuple(entry for text in texts if (entry := from_text(text)) is not None)
     following = 1 + int(names[-1].removesuffix(".json")) if names else 0
     return Journal(files, directory, following), entries
@@ -110,7 +116,7 @@ def forget(files: Files, directory: str) -> None:
 
     A deletion that stops half way must not leave a journal that tells of less than was done.
     """
-    files.delete(f"{directory}/{0:06d}.json")
+    files.delete(_first(directory))
     files.delete(directory)
 
 
@@ -128,6 +134,10 @@ def past_runs(files: Files, home: str) -> list[dict[str, Any]]:
     names = [name for name in files.names(folder) if name.endswith(".json") and name[0] != "."]
     with ThreadPoolExecutor(_READERS) as pool:
         return [json.loads(text) for text in pool.map(files.read, (f"{folder}/{n}" for n in names))]
+
+
+def _first(directory: str) -> str:
+    return f"{directory}/{0:06d}.json"
 
 
 def to_text(entry: Entry) -> str:

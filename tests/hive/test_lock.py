@@ -1,4 +1,4 @@
-"""Who may work on a table is decided without a JVM."""
+"""Who may work on a table, and who only looks at it. No JVM is needed to tell."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from engine.errors import HiveLockedError
 from engine.hive import lock as locks
 from engine.hive.files import Files
+from engine.hive.journal import Event, Journal, forget, open_journal
 
 
 class Disk(Files):
@@ -74,3 +75,25 @@ def test_a_beat_cut_short_does_not_make_its_owner_silent(tmp_path, take):
     with pytest.raises(HiveLockedError):
         take(now=2 * locks.LEASE_MS)
     assert take(now=3 * locks.LEASE_MS).epoch == 2
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_journal_that_is_forgotten_while_somebody_looks_is_no_run_and_no_error(tmp_path, gone):
+    directory = f"file:{tmp_path}/run"
+
+    class Slow(Disk):
+        def read(self, path):
+            if gone:
+                forget(Disk(), directory)
+            if path.endswith("2.json"):
+                raise FileNotFoundError(path)
+            return super().read(path)
+
+    journal = Journal(Disk(), directory)
+    for event in (Event.RUN, Event.COMMITTED, Event.PURGE):
+        journal.record(event, swap="rename")
+    if gone:
+        assert open_journal(Slow(), directory)[1] == ()
+    else:
+        with pytest.raises(FileNotFoundError):
+            open_journal(Slow(), directory)
