@@ -10,7 +10,7 @@ import difflib
 import json
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -85,6 +85,10 @@ class Config:
     def source(self, setting: Setting[Any]) -> str:
         """Return where the value of `setting` comes from, in words."""
         return next((source for source, layer in self._layers() if setting.key in layer), "default")
+
+    def of_table(self, properties: Mapping[str, str] | None) -> Config:
+        """Return the settings with a table's own properties in their place."""
+        return replace(self, table={**self.table, **(properties or {})})
 
     @classmethod
     def from_toml(cls, path: str | Path, **layers: Mapping[str, Any]) -> Config:

@@ -270,6 +270,15 @@ class UnsupportedActionError(InvalidCommitError):
     code = "UNSUPPORTED_ACTION"
 
 
+class NoSkipsError(UnsupportedActionError):
+    """The log's format has no skipped files, to write or to list."""
+
+    def __init__(self, table: str, log_format: str) -> None:
+        reason = f"a {log_format} log has no skipped files; only IndexTables logs have"
+        ReplayError.__init__(self, f"{table}: {reason}")
+        self.table, self.reason = table, reason
+
+
 class UnsupportedWriterError(UnsupportedProtocolError):
     """The table asks for a writer that txlog is not."""
 

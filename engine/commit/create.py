@@ -76,6 +76,7 @@ def create(
     }
     if dict(spec.configuration).get("delta.enableInCommitTimestamps", "").lower() == "true":
         info = {"inCommitTimestamp": now_ms, **info}
+    config = config.of_table(spec.configuration)
     encoded = commit_bytes(info, body, directory.log_format, config, now_ms)
     try:
         if not dry_run:

@@ -50,8 +50,8 @@ class Skipping(ABC):
     ) -> Committed:
         """Record that an operation failed on a file, which stays live and is left in peace.
 
-        The cooldown is that of the settings unless given. Raises UnsupportedActionError where
-        the log's format has no skips.
+        The cooldown is that of the settings unless given; one that runs longer goes on. Raises
+        NoSkipsError where the log's format has no skips.
         """
         skips.refuse_without_skips(self.directory.log_format, self.directory.table_url)
         if cooldown is None:

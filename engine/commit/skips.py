@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from engine.actions import kinds
 from engine.commit.changes import Change
 from engine.commit.serialize import Body
-from engine.errors import UnsupportedActionError
+from engine.errors import NoSkipsError
 from engine.replay.rules import skip_is_running
 
 if TYPE_CHECKING:
@@ -23,10 +23,9 @@ _KIND: Final = "mergeskip"
 
 
 def refuse_without_skips(log_format: LogFormat, table: str) -> None:
-    """Refuse a format whose logs have no skips. Raises UnsupportedActionError."""
+    """Refuse a format whose logs have no skips. Raises NoSkipsError."""
     if _KIND not in kinds(log_format):
-        reason = f"a {log_format.name} log has no skipped files; only IndexTables logs have"
-        raise UnsupportedActionError(table, reason)
+        raise NoSkipsError(table, log_format.name)
 
 
 def skipping(
@@ -38,21 +37,23 @@ def skipping(
     now_ms: int,
     about: Mapping[str, Any] | None = None,
 ) -> Change:
-    """Return the change that records a skip. It counts one more than the last of its path.
+    """Return the change that records a skip, so that the newest of a path tells of all before.
 
-    `about` may bring the file's `partitionValues` and `size`.
+    It counts one more than the last, and a cooldown that runs longer goes on. `about` may bring
+    the file's `partitionValues` and `size`.
     """
 
     def build(view: View) -> Body:
         before = view.skips.get(path)
         count = 0 if before is None else before.get("skipCount") or 1
+        running = 0 if before is None else before.get("retryAfter") or 0
         skip = {
             "path": path,
             "skipTimestamp": now_ms,
             "reason": reason,
             "operation": operation,
             **(about or {}),
-            "retryAfter": now_ms + cooldown_ms,
+            "retryAfter": max(now_ms + cooldown_ms, running),
             "skipCount": count + 1,
         }
         return Body([{_KIND: skip}])

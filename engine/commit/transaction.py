@@ -13,6 +13,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from engine.commit import conflicts, validate
 from engine.commit.given import taken
 from engine.commit.mappings import deduplicated
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from engine.commit.follow import Follower
     from engine.commit.known import View
     from engine.config import Config
+    from engine.formats import LogFormat
+    from engine.log.listing import LogDirectory
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -136,13 +140,15 @@ def commit(
         if view.version > seen:
             winners = follower.commits(seen + 1, view.version)
             conflicts.check(winners, change.given, change.reads, table, metadata)
-        now_ms = clock.now_ms()
-        body = _checked(change, view, follower, now_ms, is_rebased=view.version > seen)
+        now_ms, config = clock.now_ms(), follower.config.of_table(view.configuration)
+        body = _checked(
+            change, view, follower.directory, config, now_ms, is_rebased=view.version > seen
+        )
         if not body.actions and not body.removes and change.txn is None:
             return _nothing(change, view)
         seen, metadata = view.version, view.metadata
         info = _commit_info(change, body, view, txn_id, now_ms)
-        encoded = commit_bytes(info, body, follower.directory.log_format, follower.config, now_ms)
+        encoded = commit_bytes(info, body, follower.directory.log_format, config, now_ms)
         try:
             if not dry_run:
                 path = follower.directory.file(commit_name(view.version + 1))
@@ -216,39 +222,34 @@ def _nothing(change: Change, view: View) -> Committed:
 
 
 def _checked(
-    change: Change, view: View, follower: Follower, now_ms: int, *, is_rebased: bool
+    change: Change,
+    view: View,
+    directory: LogDirectory,
+    config: Config,
+    now_ms: int,
+    *,
+    is_rebased: bool,
 ) -> Body:
-    directory = follower.directory
+    table, log_format = directory.table_url, directory.log_format
     body = change.build(view)
     if change.txn is not None:
         app, version = change.txn
         txn = {"txn": {"appId": app, "version": version, "lastUpdated": now_ms}}
         body = Body([*body.actions, txn], body.removed)
     try:
-        body = _prepared(body, view, follower)
-        validate.check(
-            body,
-            view,
-            directory.log_format,
-            directory.table_url,
-            follower.config,
-            schema_change=change.schema_change,
-        )
+        body = _prepared(body, view, log_format, config, table)
+        is_schema_change = change.schema_change
+        validate.check(body, view, log_format, table, config, schema_change=is_schema_change)
     except InvalidCommitError as error:
         if not is_rebased:
             raise
-        raise MetadataChangedError(
-            directory.table_url,
-            view.version,
-            f"or one before it, made this commit unfit: {error.reason}",
-        ) from error
+        reason = f"or one before it, made this commit unfit: {error.reason}"
+        raise MetadataChangedError(table, view.version, reason) from error
     return body
 
 
-def _prepared(body: Body, view: View, follower: Follower) -> Body:
+def _prepared(body: Body, view: View, log_format: LogFormat, config: Config, table: str) -> Body:
     """Return the commit with what the format adds to it of its own accord."""
-    log_format, config = follower.directory.log_format, follower.config
-    table = follower.directory.table_url
     try:
         body = deduplicated(body, view, log_format, config)
         body = upgraded(body, view, log_format, config)
@@ -285,8 +286,4 @@ def _commit_info(
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    import orjson
-
-    return orjson.dumps(value).decode()
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

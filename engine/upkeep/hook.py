@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.config import (
@@ -41,7 +40,7 @@ _pool: ThreadPoolExecutor | None = None
 
 def interval_of(config: Config, properties: Mapping[str, str], log_format: LogFormat) -> int | None:
     """Return how many versions lie between two checkpoints; None where none are wanted."""
-    config = replace(config, table={**config.table, **properties})
+    config = config.of_table(properties)
     if not config[CHECKPOINT_ENABLED]:
         return None
     is_delta = log_format.checkpoint_directory is None
@@ -50,7 +49,7 @@ def interval_of(config: Config, properties: Mapping[str, str], log_format: LogFo
 
 def wants_checksum(config: Config, properties: Mapping[str, str], log_format: LogFormat) -> bool:
     """Tell whether a version checksum is to be written beside each commit."""
-    config = replace(config, table={**config.table, **properties})
+    config = config.of_table(properties)
     return log_format.checkpoint_directory is None and config[CHECKSUM_WRITES]
 
 

@@ -56,6 +56,18 @@ def test_skips_are_counted_up_whoever_wrote_the_last(splits, interloper):
     assert counts == {"a": 5, "b": 1}
 
 
+def test_a_longer_cooldown_goes_on_under_a_shorter_one(splits):
+    splits.skip("a", "corrupt", cooldown=timedelta(hours=48))
+    splits.skip("a", "still", cooldown=timedelta(hours=1))
+    assert splits.files_in_cooldown() == {"a": 1_000_000 + 48 * HOUR}
+    splits.checkpoint()
+    assert open_log(splits.directory.table_url).snapshot().skips["a"]["skipCount"] == 2
+    at(splits, 1_000_000 + 48 * HOUR)
+    assert splits.files_in_cooldown() == {}
+    splits.skip("a", "again", cooldown=timedelta(hours=1))
+    assert splits.files_in_cooldown() == {"a": 1_000_000 + 49 * HOUR}
+
+
 def test_the_cooldown_comes_from_the_call_or_from_the_settings(splits):
     splits.skip("a", "x", cooldown=timedelta(minutes=5))
     assert splits.files_in_cooldown() == {"a": 1_000_000 + 300_000}
@@ -88,6 +100,8 @@ def test_a_delta_log_has_no_skips_and_says_so(delta):
         lambda: delta.in_cooldown("a"),
         lambda: delta.without_cooldown(delta.snapshot().files()),
     ):
-        with pytest.raises(UnsupportedActionError, match="a delta log has no skipped files"):
+        with pytest.raises(UnsupportedActionError, match="a delta log has no skipped") as raised:
             call()
+        assert "committed" not in str(raised.value)
+        assert raised.value.code == "UNSUPPORTED_ACTION"
     assert content(delta) == before

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from engine import create_log, open_log
+from engine import Config, create_log, open_log
 from engine.commit.transaction import Clock
 from engine.errors import LogNotFoundError, TableExistsError
 from tests.commit.conftest import (
@@ -281,3 +281,22 @@ class _Tidy:
     def __call__(self, table, done) -> None:
         if self.fails:
             raise OSError("disk full")
+
+
+CODEC = "spark.indextables.transaction.compression.codec"
+SMALLEST = "spark.txlog.transaction.compression.minBytes"
+
+
+def test_a_table_says_how_its_commits_are_compressed_unless_the_caller_does(tmp_path):
+    asked = {CODEC: "zstd", SMALLEST: "0"}
+    log = new_table(tmp_path / "t", "indextables", configuration=asked)
+    log.add_files([file("a")])
+    log.update_metadata(configuration={CODEC: "none"})
+    log.add_files([file("b")])
+    near = open_log(log.directory.table_url, Config(options={CODEC: "gzip"}))
+    near.add_files([file("c")])
+    far = open_log(log.directory.table_url, Config(file={CODEC: "gzip"}))
+    far.add_files([file("d")])
+    first = {name: data[:2] for name, data in content(log).items() if name.endswith(".json")}
+    heads = [first[f"{version:020d}.json"] for version in range(6)]
+    assert heads == [b"\x01\x02", b"\x01\x02", b"\x01\x02", b'{"', b"\x01\x01", b'{"']

@@ -162,7 +162,7 @@ def plan_checkpoint(
     Raises ConfigError where the shape asked for is not one of the table's, or a property has a
     value that is not allowed.
     """
-    config = replace(config, table={**config.table, **(metadata.get("configuration") or {})})
+    config = config.of_table(metadata.get("configuration"))
     chosen, max_rows, max_bytes = _shape(shape, protocol, log_format, config)
     retention = config[c.TXN_RETENTION_MS]
     is_cut = log_format.checkpoint_directory is not None and config[c.STATS_TRUNCATION_ENABLED]

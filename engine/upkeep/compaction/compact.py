@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.config import (
@@ -169,7 +169,7 @@ def compact_after(log: Any, done: Committed) -> Compacted | None:
 
 def with_properties(config: Config, properties: Mapping[str, str]) -> Config:
     """Return the settings with a table's own properties in their place."""
-    return replace(config, table={**config.table, **properties})
+    return config.of_table(properties)
 
 
 def _asked_tile(
