@@ -16,7 +16,7 @@ from engine.hive.answers import (
     say,
     size_of,
 )
-from engine.hive.many import run_all, show_plans
+from engine.hive.many import clean_all, recover_all, run_all, show_plans
 
 app = typer.Typer(
     name="hive",
@@ -197,28 +197,17 @@ def cleanup(
       txlog hive cleanup sales --older-than 7d --dry-run
     """
     with answering(as_json=as_json, debug=debug) as console:
-        from engine.hive import upkeep
-        from engine.hive.inspect import human
-        from engine.hive.targets import keeps_runs, resolve
-
-        doors = doors_of(conf)
         age_ms = duration_of("--older-than", older_than)
-        for table, named in resolve(doors.catalog, targets):
-            if not (named or keeps_runs(doors, table)):
-                continue
-            done = upkeep.cleanup(
-                doors,
-                table,
-                older_than_ms=age_ms,
-                force=force,
-                dry_run=dry_run,
-                break_lock=break_lock,
-            )
-            body = {"table": table.full_name, "runs": done}
-            freed = sum(item["bytes"] for item in done)
-            verb = "would free" if dry_run else "freed"
-            text = f"{table.full_name}: {len(done)} run(s), {verb} {human(freed)}"
-            say(console, body, text, as_json=as_json)
+        clean_all(
+            console,
+            doors_of(conf),
+            targets,
+            as_json=as_json,
+            older_than_ms=age_ms,
+            force=force,
+            dry_run=dry_run,
+            break_lock=break_lock,
+        )
 
 
 @app.command()
@@ -236,21 +225,8 @@ def recover(
       txlog hive recover sales --json
     """
     with answering(as_json=as_json, debug=debug) as console:
-        from engine.hive import upkeep
-        from engine.hive.targets import keeps_runs, resolve
-
         doors = doors_of(conf)
-        for table, named in resolve(doors.catalog, targets):
-            if not (named or keeps_runs(doors, table)):
-                continue
-            done = upkeep.recover(doors, table, break_lock=break_lock)
-            told = "; ".join(
-                f"run {item['run']} was {item['was']}, is {item['now']}" for item in done
-            )
-            body = {"table": table.full_name, "recovered": done}
-            say(
-                console, body, f"{table.full_name}: {told or 'nothing to recover'}", as_json=as_json
-            )
+        recover_all(console, doors, targets, as_json=as_json, break_lock=break_lock)
 
 
 @app.command()

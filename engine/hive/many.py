@@ -1,4 +1,4 @@
-"""The two commands that go over many tables: what is due in each, and compacting each."""
+"""The commands that go over many tables: one that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -76,6 +76,53 @@ def run_all(
     _each(console, doors, targets, one, as_json=as_json)
 
 
+def clean_all(
+    console: Console,
+    doors: Doors,
+    targets: list[str],
+    *,
+    as_json: bool,
+    older_than_ms: int,
+    force: bool,
+    dry_run: bool,
+    break_lock: bool,
+) -> None:
+    """Delete the originals of each table's finished runs and print what that freed."""
+    from engine.hive.inspect import human
+    from engine.hive.upkeep import cleanup
+
+    def one(table: Table) -> None:
+        done = cleanup(
+            doors,
+            table,
+            older_than_ms=older_than_ms,
+            force=force,
+            dry_run=dry_run,
+            break_lock=break_lock,
+        )
+        freed = sum(item["bytes"] for item in done)
+        verb = "would free" if dry_run else "freed"
+        text = f"{table.full_name}: {len(done)} run(s), {verb} {human(freed)}"
+        say(console, {"table": table.full_name, "runs": done}, text, as_json=as_json)
+
+    _each(console, doors, targets, one, as_json=as_json, of_old=True)
+
+
+def recover_all(
+    console: Console, doors: Doors, targets: list[str], *, as_json: bool, break_lock: bool
+) -> None:
+    """Bring each table's interrupted runs to their end and print what they became."""
+    from engine.hive.upkeep import recover
+
+    def one(table: Table) -> None:
+        done = recover(doors, table, break_lock=break_lock)
+        told = "; ".join(f"run {item['run']} was {item['was']}, is {item['now']}" for item in done)
+        text = f"{table.full_name}: {told or 'nothing to recover'}"
+        say(console, {"table": table.full_name, "recovered": done}, text, as_json=as_json)
+
+    _each(console, doors, targets, one, as_json=as_json, of_old=True)
+
+
 def _each(
     console: Console,
     doors: Doors,
@@ -83,23 +130,27 @@ def _each(
     act: Callable[[Table], None],
     *,
     as_json: bool,
+    of_old: bool = False,
 ) -> None:
-    # A table that fails is as it was before, and the others are still worth it. One that was only
-    # met in its database may be left alone; one that was named may not.
+    # Of a table that fails nothing is lost, and the others are still worth it. One that was only
+    # met in its database may be left alone; one that was named may not. What looks after `of_old`
+    # runs passes by tables that never had one.
     from engine.hive.reason import first_line
-    from engine.hive.targets import resolve
+    from engine.hive.targets import keeps_runs, resolve
 
+    outcome = "run `txlog hive recover` on it" if of_old else "nothing was changed"
     failed = False
     for table, named in list(resolve(doors.catalog, targets)):
         try:
-            act(table)
+            if named or not of_old or keeps_runs(doors, table):
+                act(table)
         except Exception as error:
             if named and len(targets) == 1:
                 raise
             told = (
                 error
                 if isinstance(error, ReplayError)
-                else HiveFailedError(table.full_name, first_line(error), "nothing was changed")
+                else HiveFailedError(table.full_name, first_line(error), outcome)
             )
             refused = isinstance(told, HiveRefusedError) and not named
             failed = failed or not refused

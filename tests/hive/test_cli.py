@@ -7,7 +7,9 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from engine.hive.answers import progress
 from engine.hive.cli import app
+from engine.hive.finish import holding
 from jobs.hive_compact import main
 
 
@@ -98,6 +100,32 @@ def test_a_database_is_all_its_tables_and_the_others_are_named_with_the_reason(r
     assert sorted(body["table"] for body in cleaned) == ["lake.a", "lake.b"]
     assert lake.debris() == []
     lake.sql("DROP VIEW lake.v")
+
+
+@pytest.mark.parametrize("command", ["cleanup", "recover"])
+def test_a_table_that_fails_does_not_stop_those_after_it(run, lake, doors, command):
+    for name in ("a", "b"):
+        run("compact", lake.make(name))
+    with holding(doors, doors.catalog.table("lake", "a"), "compact", break_lock=False):
+        first, second = lines(run(command, "lake", "--json", code=1))
+        named = lines(run(command, "lake.a", "--json", code=1))
+    assert (first["table"], first["error"]["code"]) == ("lake.a", "HIVE_LOCKED")
+    assert (second["table"], [one["error"]["code"] for one in named]) == ("lake.b", ["HIVE_LOCKED"])
+    assert (len(second["runs"]) == 1) if command == "cleanup" else (second["recovered"] == [])
+
+
+def test_a_terminal_is_shown_a_bar_and_a_pipe_is_not(monkeypatch, capsys):
+    with progress("lake.t", quiet=False) as advance:
+        assert advance is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress("lake.t", quiet=True) as advance:
+        assert advance is None
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    with progress("lake.t", quiet=False) as advance:
+        advance(1, 4, "dt=a")
+    shown = capsys.readouterr().err
+    assert "lake.t dt=a" in shown
+    assert "1/4" in shown
 
 
 @pytest.mark.parametrize(
