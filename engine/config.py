@@ -189,6 +189,8 @@ _UNIT_MICROSECONDS: Final = {
 }
 _TERM: Final = rf"(\d+)\s+({'|'.join(_UNIT_MICROSECONDS)})s?"
 
+MOST_COOLDOWN_HOURS: Final = 24 * 366 * 100
+
 # --- the table ---------------------------------------------------------------------------------
 # One entry a setting. The names users know are kept; what is only ours is under `spark.txlog`.
 # fmt: off
@@ -329,7 +331,7 @@ MAX_STALENESS_MS: Final = Setting(
     "spark.indextables.snapshot.maxStaleness", MILLISECONDS, default=0,
     doc="milliseconds for which a reader takes what it knows for the latest, without looking")
 SKIP_COOLDOWN_HOURS: Final = Setting(
-    "spark.indextables.skippedFiles.cooldownDuration", count(0, 24 * 366 * 100), default=24,
+    "spark.indextables.skippedFiles.cooldownDuration", count(0, MOST_COOLDOWN_HOURS), default=24,
     doc="hours before a skipped file is tried again")
 SKIP_TRACKING_ENABLED: Final = Setting(
     "spark.indextables.skippedFiles.trackingEnabled", BOOLEAN, default=True,

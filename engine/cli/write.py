@@ -10,6 +10,7 @@ import typer
 
 from engine.cli.options import DryRun, Table, parse_pairs
 from engine.cli.run import Run, command
+from engine.config import MOST_COOLDOWN_HOURS as MOST_HOURS
 
 if TYPE_CHECKING:
     from engine.commit.transaction import Committed
@@ -119,12 +120,19 @@ def add(
         typer.Option(metavar="CONDITION", rich_help_panel=WRITE,
                      help="With --overwrite: a condition on partition columns, in SQL."),
     ] = None,
+    empty_ok: Annotated[
+        bool,
+        typer.Option("--empty-ok", rich_help_panel=WRITE,
+                     help="With --overwrite: no files on stdin leave nothing in that place."),
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:  # fmt: skip
     """Commit files: one add action a line on stdin, as JSON with at least path and size."""
     if where is not None and not overwrite:
         raise typer.BadParameter("--where needs --overwrite")
     files = list(_objects("add"))
+    if overwrite and not (files or empty_ok):
+        raise typer.BadParameter("stdin has no files; to remove without adding, give --empty-ok")
     log = run.open(table)
     once = _txn(txn)
     if not overwrite:
@@ -174,7 +182,7 @@ def skips(
     ] = "merge",
     cooldown: Annotated[
         int | None,
-        typer.Option(min=0, metavar="HOURS", rich_help_panel=WRITE,
+        typer.Option(min=0, max=MOST_HOURS, metavar="HOURS", rich_help_panel=WRITE,
                      help="Hours before it is tried again; the settings' unless given."),
     ] = None,
     cooling: Annotated[
@@ -218,7 +226,11 @@ def _objects(kind: str) -> Iterator[dict[str, Any]]:
             found = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             raise typer.BadParameter(f"stdin:{number}: not JSON: {error.msg}") from None
-        inner = found.get(kind, found) if isinstance(found, dict) else None
+        is_whole = isinstance(found, dict) and kind in found
+        if is_whole and len(found) > 1:
+            others = ", ".join(key for key in found if key != kind)
+            raise typer.BadParameter(f"stdin:{number}: more than one {kind}: {others}")
+        inner = found[kind] if is_whole else found
         if not isinstance(inner, dict):
             raise typer.BadParameter(f"stdin:{number}: not a JSON object")
         yield inner
@@ -243,10 +255,11 @@ def _txn(text: str | None) -> tuple[str, int] | None:
 def _text(source: str) -> str:
     from pathlib import Path
 
-    if source == "-":
-        return sys.stdin.read()
     try:
-        return Path(source).read_text(encoding="utf-8")
+        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"--schema {source}: not UTF-8: {error.reason}") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise typer.BadParameter(f"--schema {source}: {reason}") from None

@@ -75,6 +75,8 @@ class SampleSpec:
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; use {least} or more")
+        if self.start_ms + self.commits * self.interval_s * 1000 > _LAST_MS:
+            raise ValueError(f"start_ms is {self.start_ms}; the last commit must be before 10000")
         if self.compact_every == 1:
             raise ValueError("compact_every is 1; a compaction stands in for 2 commits or more")
         for version in self.checkpoint_at:
@@ -99,6 +101,8 @@ class SampleSpec:
 
 
 _DEFAULTS: Final = {field.name: field.default for field in fields(SampleSpec)}
+# Dates beyond the year 9999 are none to most engines.
+_LAST_MS: Final = 253_402_300_799_999
 _LEAST: Final = {
     "commits": 1,
     "adds": 0,

@@ -126,6 +126,10 @@ def test_what_files_prints_remove_takes(txlog, table, stdin):
         ("{\n", ["add"], "stdin:1: not JSON"),
         ('\n"a"\n', ["add"], "stdin:2: not a JSON object"),
         ('{"size":1}\n', ["remove"], "stdin: no path in"),
+        ('{"add":{"path":"a"},"remove":{"path":"b"}}\n', ["add"], "stdin:1: more than one add"),
+        ('{"remove":{"path":"a"},"x":1}\n', ["remove"], "stdin:1: more than one remove: x"),
+        ('{"add":"x"}\n', ["add"], "stdin:1: not a JSON object"),
+        ("", ["add", "--overwrite"], "stdin has no files"),
         ("", ["add", "--where", "date = '2024-01-01'"], "--where needs --overwrite"),
         ("", ["add", "--txn", "job"], "is not APP=VERSION"),
     ],
@@ -165,3 +169,60 @@ def test_a_delta_table_has_no_skips(txlog, tmp_path, schema):
     txlog("init", tmp_path / "t", "--schema", schema)
     answer = txlog("skips", tmp_path / "t", "list", "--json")
     assert (answer.status, answer.error["code"]) == (1, "UNSUPPORTED_ACTION")
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--overwrite",), ("--overwrite", "--where", "date > '2000-01-01'")]
+)
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"size": 1},
+        {"path": 5, "size": 1},
+        {"path": "a", "size": 1, "partitionValues": "x"},
+        {"path": "a", "size": 1, "partitionValues": {"date": 5}},
+        {"path": "a", "size": 1, "partitionValues": DAY, "deletionVector": "x"},
+    ],
+)
+def test_a_line_that_is_no_file_is_refused_by_name(txlog, table, stdin, line, options):
+    stdin(line)
+    answer = txlog("add", table, *options, "--json")
+    assert (answer.status, answer.error["code"]) == (1, "INVALID_COMMIT")
+    assert live(table) == []
+
+
+def test_an_overwrite_with_nothing_is_asked_for(txlog, table, stdin):
+    stdin(A)
+    txlog("add", table)
+    stdin("")
+    assert txlog("add", table, "--overwrite").status == 2
+    assert live(table) == ["a"]
+    assert txlog("add", table, "--overwrite", "--empty-ok", "--json").json["numRemoved"] == 1
+    assert live(table) == []
+
+
+def test_a_schema_that_is_no_text_is_wrong_usage(txlog, tmp_path, monkeypatch):
+    (tmp_path / "binary").write_bytes(b"\xff\x00")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff")))
+    for source in (tmp_path / "binary", "-"):
+        answer = txlog("init", tmp_path / "t", "--schema", source, "--json")
+        assert (answer.status, answer.error["code"]) == (2, "USAGE")
+        assert "not UTF-8" in answer.error["message"]
+
+
+def test_numbers_beyond_all_time_are_wrong_usage(txlog, tmp_path, schema):
+    where = tmp_path / "splits"
+    txlog("init", where, "--schema", schema, "--format", "indextables")
+    for arguments in (
+        ("skips", where, "add", "a", "--cooldown", "99999999999999"),
+        ("sample", tmp_path / "s", "--start-ms", "99999999999999999999"),
+    ):
+        answer = txlog(*arguments, "--json")
+        assert (answer.status, answer.error["code"]) == (2, "USAGE")
+
+
+def test_skips_of_a_delta_table_are_told_without_a_commit(txlog, tmp_path, schema):
+    txlog("init", tmp_path / "t", "--schema", schema)
+    said = txlog("skips", tmp_path / "t", "list", "--json").error["message"]
+    assert "a delta log has no skipped files" in said
+    assert "committed" not in said

@@ -300,3 +300,25 @@ def test_a_table_says_how_its_commits_are_compressed_unless_the_caller_does(tmp_
     first = {name: data[:2] for name, data in content(log).items() if name.endswith(".json")}
     heads = [first[f"{version:020d}.json"] for version in range(6)]
     assert heads == [b"\x01\x02", b"\x01\x02", b"\x01\x02", b'{"', b"\x01\x01", b'{"']
+
+
+def test_every_call_can_be_tried_without_a_commit(log):
+    before = content(log)
+    wider = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "x", "type": "long"}]}
+    for done in (
+        log.update_metadata(schema=wider, dry_run=True),
+        log.update_metadata(name="x", dry_run=True),
+        log.upgrade_protocol(1, 3, dry_run=True),
+    ):
+        assert (done.version, done.is_new, done.reason) == (1, False, "dry run")
+    assert content(log) == before
+
+
+def test_metadata_that_would_be_as_it_is_is_not_committed(log):
+    log.update_metadata(configuration={"a": "b"}, name="events")
+    before = content(log)
+    for asked in ({}, {"schema": SCHEMA}, {"configuration": {"a": "b", "c": None}},
+                  {"name": "events"}):  # fmt: skip
+        done = log.update_metadata(**asked)
+        assert (done.version, done.is_new, done.reason) == (1, False, "there is nothing to change")
+    assert content(log) == before
