@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-tables", type=int, help="work on so many tables, the most urgent")
     parser.add_argument("--deep", action="store_true", help="read newest checkpoints whole")
     parser.add_argument("--measure", action="store_true", help="load tables before and after")
+    parser.add_argument("--verify", action="store_true", help="verify every table, last of all")
     parser.add_argument("--metrics-file", metavar="FILE", help="a Prometheus textfile to write")
     args = parser.parse_args(argv)
     if not (args.tables or args.table or args.catalog is not None):
@@ -58,6 +59,7 @@ def _maintain(job: Job) -> int:
         max_tables=args.max_tables,
         deep=args.deep,
         measure=args.measure,
+        verify=args.verify,
         dry_run=args.dry_run,
         spark=spark,
     )

@@ -1,6 +1,7 @@
 """The command `txlog maintain`: a fleet of tables in, what was done in each of them out."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,6 +64,11 @@ def maintain(
         typer.Option("--measure", rich_help_panel=HOW_MUCH,
                      help="Load a table before and after its checkpoint, and tell both times."),
     ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", rich_help_panel=HOW_MUCH,
+                     help="Verify every table when all else is done; an error fails it."),
+    ] = False,
     workers: Annotated[
         int,
         typer.Option(min=1, metavar="N", rich_help_panel=RUN, help="Tables at once."),
@@ -79,7 +85,7 @@ def maintain(
     ] = None,
     dry_run: DryRun = False,
 ) -> None:  # fmt: skip
-    """Do what is due in many tables: checkpoints, log compactions, cleanups."""
+    """Do what is due in many tables: checkpoints, derived files, log compactions, cleanups."""
     from engine.report.fleet import report_lines
     from engine.table import open_log
     from engine.upkeep.fleet.maintain import Request
@@ -97,6 +103,7 @@ def maintain(
         max_tables=max_tables,
         deep=deep,
         measure=measure,
+        verify=verify,
         dry_run=dry_run,
         spark=spark_session() if spark else None,
     )
@@ -116,7 +123,7 @@ def _fleet(run: Run, tables: list[str], file: str | None, exclude: list[str]) ->
     targets, left_out = read_tables(file) if file is not None else ([], [])
     targets += [Target(table) for table in tables]
     given = [
-        Target(each.table, each.options, {**run.storage_options, **each.storage_options})
+        replace(each, storage_options={**run.storage_options, **each.storage_options})
         for each in targets
     ]
     return find_tables(given, [*left_out, *exclude], run.config)

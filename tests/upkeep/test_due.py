@@ -143,3 +143,60 @@ def test_commits_past_their_retention_are_due_below_a_checkpoint_that_is_too(
     kept = {COMPACTIONS: False, "spark.indextables.cleanup.enabled": False}
     assert due(looked(log, **kept), now_ms=NOW) == []
     assert due(looked(log, **{COMPACTIONS: False}), now_ms=NOW - 60 * DAY) == []
+
+
+def test_a_compaction_or_hint_that_is_damaged_makes_a_repair_due_unless_a_checkpoint_is(
+    tmp_path: Path,
+) -> None:
+    log = LogBuilder(tmp_path).start().filler(6)
+    whole = log.compaction(1, 5)
+    quiet = {COMPACTIONS: False}
+    assert due(looked(log, **quiet), now_ms=NOW) == []
+    assert due(looked(log, deep=True, **quiet), now_ms=NOW) == []
+    text = whole.read_bytes()
+    for damage in (b'{"add"', b"", text[:-3]):
+        whole.write_bytes(damage)
+        (task,) = due(looked(log, **quiet), now_ms=NOW)
+        assert (task.name, task.urgency) == ("repair", 0.75)
+        assert task.reason.startswith(f"damaged: compaction {whole.name}")
+    whole.write_bytes(b"{" + text)  # its end is sound
+    assert due(looked(log, **quiet), now_ms=NOW) == []
+    assert [t.name for t in due(looked(log, deep=True, **quiet), now_ms=NOW)] == ["repair"]
+    whole.write_bytes(text)
+    (log.directory / "_last_checkpoint").write_bytes(b"\xff")
+    (task,) = due(looked(log, **quiet), now_ms=NOW)
+    assert task.reason.startswith("damaged: hint _last_checkpoint")
+    log.filler(10)
+    assert [t.name for t in due(looked(log), now_ms=NOW)] == ["checkpoint"]
+
+
+@pytest.mark.parametrize("suffix", ["json", "parquet"])
+def test_a_torn_compaction_of_indextables_is_damage_in_either_form(
+    tmp_path: Path, suffix: str
+) -> None:
+    log = LogBuilder(tmp_path, "indextables").start().filler(6)
+    whole = log.compaction(1, 5, suffix=suffix)
+    assert due(looked(log, **{COMPACTIONS: False}), now_ms=NOW) == []
+    whole.write_bytes(whole.read_bytes()[:-9])
+    tasks = due(looked(log, **{COMPACTIONS: False}), now_ms=NOW)
+    assert [task.name for task in tasks] == ["repair"]
+
+
+def test_versions_that_are_protected_are_for_the_cleanup_to_judge(tmp_path: Path) -> None:
+    features = ["checkpointProtection"]
+    log = LogBuilder(tmp_path)
+    protected = {"delta.requireCheckpointProtectionBeforeVersion": "8"}
+    log.commit(protocol(1, 7, writerFeatures=features), metadata(configuration=protected))
+    log.filler(9)
+    for version in range(10):
+        log.modified(version, NOW - (60 - 5 * version) * DAY)
+    log.checkpoint(3)
+    tasks = due(looked(log, **{COMPACTIONS: False}), now_ms=NOW)
+    assert [task.name for task in tasks] == ["cleanup"]
+
+
+def test_a_verification_is_due_where_it_is_asked_for_and_comes_last(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).start().filler(10)
+    tasks = due(looked(log), now_ms=NOW, verify=True)
+    assert [task.name for task in tasks] == ["checkpoint", "verify"]
+    assert tasks[1].urgency == 0

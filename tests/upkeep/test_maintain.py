@@ -13,7 +13,7 @@ from engine import open_log
 from engine.config import Config
 from engine.upkeep.fleet.maintain import Report, Request, maintain, threads
 from engine.upkeep.fleet.tables import Target, find_tables
-from tests.logs import LogBuilder
+from tests.logs import LogBuilder, metadata, protocol
 from tests.upkeep.fleets import fleet
 from tests.upkeep.kept import seen
 
@@ -197,3 +197,55 @@ def test_what_is_past_its_retention_is_cleaned_up_after_the_checkpoint(tmp_path:
     assert report.tables[0].done[1].summary["deleted"] > 0
     assert not log.commit_path(0).exists()
     assert seen(open_log(str(log.root)).snapshot()) == before
+
+
+def test_a_torn_compaction_and_a_wrong_hint_are_mended_once(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path / "a").start().filler(6)
+    log.checkpoint(2)
+    log.hint(2)
+    torn = log.compaction(3, 5)
+    wanted = torn.read_bytes()
+    torn.write_bytes(wanted[:-4])
+    (log.directory / "_last_checkpoint").write_bytes(b"garbage")
+    report = run(str(log.root))
+    assert outcomes(report) == {"done": 1}
+    (done,) = report.tables[0].done
+    assert done.task == "repair"
+    assert {m["path"]: m["action"] for m in done.summary["mended"]} == {
+        torn.name: "recreated",
+        "_last_checkpoint": "recreated",
+    }
+    assert outcomes(run(str(log.root))) == {"nothing due": 1}
+    assert open_log(str(log.root)).snapshot().fallbacks == ()
+
+
+def test_a_table_that_is_not_sound_fails_a_run_that_verifies_and_stops_no_other(
+    tmp_path: Path,
+) -> None:
+    for name in ("a", "b"):
+        LogBuilder(tmp_path / name).start().filler(3)
+    wrong = LogBuilder(tmp_path / "a").file(f"{1:020d}.{2:020d}.compacted.json")
+    wrong.write_bytes(b'{"add":{"path":"ghost","partitionValues":{},"size":1,"dataChange":true}}\n')
+    assert run(f"{tmp_path}/*").status == 0
+    report = run(f"{tmp_path}/*", verify=True)
+    assert outcomes(report) == {"done": 1, "failed": 1}
+    failed = report.tables[0]
+    assert failed.problem is not None
+    assert failed.problem.code == "UNSOUND"
+    assert wrong.name in failed.problem.message
+    assert [done.task for done in failed.done] == ["verify"]
+    assert failed.done[0].summary["errors"]
+
+
+def test_a_property_that_only_a_cleanup_needs_keeps_no_checkpoint_from_a_table(
+    tmp_path: Path,
+) -> None:
+    log = LogBuilder(tmp_path / "a")
+    odd = metadata(configuration={"delta.logRetentionDuration": "30"})
+    log.commit(protocol(), odd)
+    log.filler(12)
+    report = run(str(log.root))
+    assert [done.task for done in report.tables[0].done] == ["checkpoint"]
+    assert report.tables[0].problem is not None
+    assert report.tables[0].problem.code == "CONFIG"
+    assert "with its unit" in report.tables[0].problem.message

@@ -11,19 +11,17 @@ from engine.config import (
     CHECKPOINT_INTERVAL,
     COMPACTION_WRITES,
     DELTA_CHECKPOINT_INTERVAL,
-    MAX_DECOMPRESSED_BYTES,
     Config,
 )
-from engine.errors import MissingSidecarError
+from engine.errors import ConfigError
 from engine.log.listing import list_log
 from engine.log.paths import FileKind, parse_path
 from engine.log.segment import complete_checkpoints
-from engine.replay.checkpoints import read_checkpoint, read_checkpoint_file, sidecars
 from engine.replay.heads import read_head
-from engine.replay.rules import STATE_KEYS
 from engine.snapshot import load_snapshot
 from engine.upkeep.cleanup.verdicts import rules_of
 from engine.upkeep.compaction.compact import due as compactions_due
+from engine.upkeep.fleet.whole import examine_checkpoint, examine_compaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,14 +29,18 @@ if TYPE_CHECKING:
     from engine.config import Setting
     from engine.log.listing import Listing, LogDirectory
     from engine.log.paths import TransactionFileRef
-    from engine.log.segment import Checkpoint, Fallback, LogSegment
+    from engine.log.segment import Fallback, LogSegment
     from engine.replay import Progress
     from engine.replay.state import State
 
 
-# Less than any checkpoint that is due: compactions and cleanups can wait.
+# Less than any checkpoint that is due: the rest can wait, and a verification has no haste at all.
+_REPAIR_URGENCY: Final = 0.75
 _COMPACTION_URGENCY: Final = 0.5
 _CLEANUP_URGENCY: Final = 0.25
+_VERIFY_URGENCY: Final = 0.0
+# Damage that a checkpoint does not make good where one is due anyway.
+_DERIVED: Final = frozenset({"compaction", "hint"})
 _SHOWN: Final = 3
 
 
@@ -89,7 +91,7 @@ class Condition:
         )
 
 
-def due(found: Condition, *, now_ms: int) -> list[Due]:
+def due(found: Condition, *, now_ms: int, verify: bool = False) -> list[Due]:
     """Return what is due in a log, in the order in which it is to be done."""
     tasks = []
     if found.config[CHECKPOINT_ENABLED]:
@@ -101,7 +103,12 @@ def due(found: Condition, *, now_ms: int) -> list[Due]:
         elif found.commits >= interval:
             reason = f"{found.commits} commits {since}; one is due every {interval}"
             tasks.append(Due("checkpoint", reason, found.commits / interval))
-    if found.config[COMPACTION_WRITES] and not tasks:
+    broken = [fallback for fallback in found.fallbacks if fallback.what in _DERIVED]
+    has_checkpoint = bool(tasks)
+    if broken and not has_checkpoint:
+        # A new checkpoint has a hint of its own, and nobody reads the compactions before it.
+        tasks.append(Due("repair", f"damaged: {broken[0]}", _REPAIR_URGENCY))
+    if found.config[COMPACTION_WRITES] and not has_checkpoint:
         # After a checkpoint there is nothing left to compact.
         ranges = compactions_due(found.refs, found.config)
         if ranges:
@@ -109,10 +116,16 @@ def due(found: Condition, *, now_ms: int) -> list[Due]:
             more = f" and {len(ranges) - _SHOWN} more" if len(ranges) > _SHOWN else ""
             reason = f"not compacted: commits {what}{more}"
             tasks.append(Due("compaction", reason, _COMPACTION_URGENCY))
-    count, anchor = _past_retention(found, now_ms)
-    if count:
+    try:
+        count, anchor = _past_retention(found, now_ms)
         reason = f"{count} commits below checkpoint {anchor} are past their retention"
+    except ConfigError as error:
+        # The table is kept up in all other ways, and what is wrong with it is told by the cleanup.
+        count, reason = 1, str(error)
+    if count:
         tasks.append(Due("cleanup", reason, _CLEANUP_URGENCY))
+    if verify:
+        tasks.append(Due("verify", "it was asked for", _VERIFY_URGENCY))
     return tasks
 
 
@@ -127,7 +140,7 @@ def _past_retention(found: Condition, now_ms: int) -> tuple[int, int]:
         (c.version for c in complete_checkpoints(found.refs) if c.version <= min(old, kept)),
         default=-1,
     )
-    if rules.off or anchor < rules.protected_before:
+    if rules.off:
         return 0, anchor
     return sum(ref.version < anchor for ref in commits), anchor
 
@@ -137,7 +150,8 @@ def look(
 ) -> Condition:
     """Return the condition of a log, reading its head and the ends of its newest checkpoint.
 
-    With `deep`, that checkpoint is read whole. Raises, as a ReplayError, whatever makes the
+    Of compactions that are in use, the end is looked at. With `deep`, the newest checkpoint and
+    those compactions are read whole. Raises, as a ReplayError, whatever makes the
     latest version unreadable.
     """
 
@@ -145,7 +159,9 @@ def look(
         segment: LogSegment, place: LogDirectory, settings: Config, _: Progress | None = None
     ) -> tuple[str, State, tuple[Fallback, ...]]:
         if segment.checkpoint is not None:
-            _examine(segment.checkpoint, place, settings, deep=deep)
+            examine_checkpoint(segment.checkpoint, place, settings, deep=deep)
+        for ref in segment.compactions:
+            examine_compaction(ref, place, settings, deep=deep)
         return "head", read_head(segment, place, settings), ()
 
     found = load_snapshot(directory, listing, None, run, config)
@@ -159,23 +175,3 @@ def look(
 def _interval(found: Condition) -> Setting[int]:
     is_delta = found.segment.log_format.checkpoint_directory is None
     return DELTA_CHECKPOINT_INTERVAL if is_delta else CHECKPOINT_INTERVAL
-
-
-def _examine(
-    checkpoint: Checkpoint, directory: LogDirectory, config: Config, *, deep: bool
-) -> None:
-    """Raise CorruptCheckpointError where a checkpoint is not whole, as far as is looked."""
-    limit = config[MAX_DECOMPRESSED_BYTES]
-    if deep:
-        for _ in read_checkpoint(directory, checkpoint, limit_bytes=limit):
-            pass
-        return
-    for ref in checkpoint.files:
-        for batch in read_checkpoint_file(
-            directory, ref, wanted=tuple(STATE_KEYS), fields=(), limit_bytes=limit
-        ):
-            for sidecar in sidecars(batch, ref.version):
-                if not directory.storage.exists(directory.file(sidecar.path)):
-                    raise MissingSidecarError(
-                        sidecar.path, "a sidecar of the checkpoint is missing"
-                    )

@@ -20,23 +20,15 @@ from engine.errors import ReplayError, StorageError
 from engine.replay.choice import choose_engine
 from engine.upkeep.fleet.due import Due, due, look
 from engine.upkeep.fleet.tables import Target
+from engine.upkeep.fleet.tasks import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from engine.upkeep.cleanup.verdicts import Cleaned
-    from engine.upkeep.compaction.write import Compacted
     from engine.upkeep.fleet.tables import Fleet
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-# How a task is done, given the open log; what comes back is what it says of itself.
-TASKS: Final[Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
-    "checkpoint": lambda log: log.checkpoint(repair=True).metrics(),
-    "compaction": lambda log: _compacted(log.compact()),
-    "cleanup": lambda log: _cleaned(log.cleanup()),
-}
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -54,7 +46,8 @@ class Request:
 
     `open` is `open_log`; `deadline_ms` is when no more tables are begun, and `now_ms` tells the
     time to hold against it. With `deep`, the newest checkpoint of every table is read whole. With
-    `measure`, a table is loaded before and after its checkpoint, to tell what that is worth.
+    `measure`, a table is loaded before and after its checkpoint, to tell what that is worth. With
+    `verify`, every table is verified when all else is done.
     """
 
     open: Callable[..., Any]
@@ -64,6 +57,7 @@ class Request:
     max_tables: int | None = None
     deep: bool = False
     measure: bool = False
+    verify: bool = False
     dry_run: bool = False
     spark: Any = None
 
@@ -204,7 +198,8 @@ def plan(target: Target, request: Request) -> TableReport:
     try:
         log = request.log(target)
         found = look(log.directory, log.listing(), log.config, deep=request.deep)
-        tasks = tuple(due(found, now_ms=request.now_ms()))
+        verify = request.verify or target.verify
+        tasks = tuple(due(found, now_ms=request.now_ms(), verify=verify))
         engine, _ = choose_engine("auto", found.segment, found.config, has_session=True)
         report = replace(
             report,
@@ -242,6 +237,8 @@ def keep(planned: TableReport, request: Request) -> TableReport:
                 summary = {**summary, "loadSeconds": {"before": before, "after": after}}
             done.append(Done(task.name, seconds, summary))
         ended = replace(planned, outcome="done")
+        if unsound := [one for one in done if one.summary.get("sound") is False]:
+            ended = replace(planned, outcome="failed", problem=_unsound(unsound[-1]))
     except Exception as error:
         ended = replace(planned, outcome="failed", problem=_problem(error))
     seconds = planned.seconds + time.perf_counter() - started
@@ -253,17 +250,6 @@ def _load_seconds(target: Target, request: Request) -> float:
     started = time.perf_counter()
     log.snapshot().totals()
     return round(time.perf_counter() - started, 6)
-
-
-def _cleaned(done: Cleaned) -> dict[str, Any]:
-    return {name: value for name, value in done.summary().items() if name != "files"}
-
-
-def _compacted(ranges: Sequence[Compacted]) -> dict[str, Any]:
-    return {
-        "ranges": [done.summary() for done in ranges],
-        "bytesWritten": sum(done.file_size for done in ranges if done.status == "completed"),
-    }
 
 
 def within(
@@ -301,6 +287,12 @@ def lost(item: Target | TableReport, error: ReplayError) -> TableReport:
 
 def _unfound(pattern: str, error: ReplayError) -> TableReport:
     return lost(Target(pattern), error)
+
+
+def _unsound(done: Done) -> Problem:
+    first = next(iter(done.summary["errors"]), {"path": "", "message": "it is not sound"})
+    place = f"{first['path']}: " if first["path"] else ""
+    return Problem("UNSOUND", f"{place}{first['message']}; see `txlog verify`")
 
 
 def _problem(error: Exception) -> Problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,18 +25,27 @@ _LOOKS: Final = 16
 _WILD: Final = frozenset("*?[")
 # A value that stands where it should not may be a secret.
 _HIDDEN: Final = "…"
-_KINDS: Final[Mapping[type, str]] = {dict: "a table", list: "a list", str: "text"}
-_ENTRY: Final = {"path": str, "options": dict, "storage": dict}
+_KINDS: Final[Mapping[type, str]] = {
+    dict: "a table",
+    list: "a list",
+    str: "text",
+    bool: "true or false",
+}
+_ENTRY: Final = {"path": str, "options": dict, "storage": dict, "verify": bool}
 _FILE: Final = {"tables": list, "exclude": list, "options": dict, "storage": dict, "table": list}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table, or a pattern that stands for tables, and what counts for it alone."""
+    """A table, or a pattern that stands for tables, and what counts for it alone.
+
+    With `verify`, it is verified in every run.
+    """
 
     table: str
     options: Mapping[str, object] = field(default_factory=dict)
     storage_options: Mapping[str, Any] = field(default_factory=dict)
+    verify: bool = False
 
     @property
     def is_pattern(self) -> bool:
@@ -89,7 +98,7 @@ def find_tables(
             continue
         for table in tables:
             if not any(fnmatchcase(table, pattern) for pattern in exclude):
-                found[table] = Target(table, target.options, target.storage_options)
+                found[table] = replace(target, table=table)
     return Fleet(tuple(found.values()), problems)
 
 
@@ -169,7 +178,8 @@ def _target(
         {**common, **(entry.get(name) or {})}
         for name, common in zip(("options", "storage"), shared, strict=True)
     )
-    return Target(_text(entry.get("path"), "path", path), options, storage)
+    table = _text(entry.get("path"), "path", path)
+    return Target(table, options, storage, entry.get("verify", False))
 
 
 def _text(value: Any, key: str, path: str) -> str:
