@@ -234,6 +234,17 @@ def test_a_checkpoint_that_may_not_be_written_is_not_moved_out(tmp_path):
     assert content(log.root) == before
 
 
+def test_two_wrong_checkpoints_of_one_version_are_both_mended(tmp_path):
+    log = sound_log(tmp_path)
+    log.write(f"{3:020d}.checkpoint.parquet", b"torn")
+    for path in log.checkpoint(3, Shape.MULTI_PART):
+        path.write_bytes(b"torn")
+    done = mend(log)
+    assert [mended.action for mended in done.mended] == ["recreated", "recreated"]
+    assert done.sound
+    assert not [f for f in done.proof.findings if f.severity != "info"]
+
+
 def test_a_file_is_proven_by_a_checkpoint_that_readers_take_though_it_breaks_a_rule(tmp_path):
     log = LogBuilder(tmp_path / "table").start(add("a")).filler(7)
     actions = [*state_actions(log.truth(5)), remove("file-1")]

@@ -172,6 +172,27 @@ def test_a_checkpoint_that_is_wrong_by_itself_is_no_witness(tmp_path, broken):
     assert files_of(repair(log, tmp_path / "new").target.rpartition("/")[0]) == wanted(log)
 
 
+def test_what_contradicts_an_unproven_checkpoint_is_not_written_anew_for_another_fault(tmp_path):
+    log = table(tmp_path)
+    checkpoint(log, 5, drop=3)
+    checkpoint(log, 8, extra=[add("file-1")])
+    log.clean_up(5)
+    before = content(log.root)
+    (mended,) = mend(log).mended
+    assert (mended.version, mended.action) == (8, "refused")
+    assert "contradicts" in mended.reason
+    assert content(log.root) == before
+
+
+def test_a_checkpoint_whose_only_fault_is_its_own_is_written_anew(tmp_path):
+    log = table(tmp_path)
+    checkpoint(log, 5)
+    checkpoint(log, 8, extra=[add("file-1")])
+    log.clean_up(5)
+    done = mend(log)
+    assert ([mended.action for mended in done.mended], done.sound) == (["recreated"], True)
+
+
 def test_a_hint_is_not_pointed_at_a_checkpoint_in_doubt(tmp_path):
     log = table(tmp_path)
     checkpoint(log, 5, drop=3)

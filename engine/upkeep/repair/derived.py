@@ -10,27 +10,27 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from engine.errors import AlreadyExistsError, NotProvableError, ReplayError
-from engine.log.hint import checksums
-from engine.log.listing import Listing
-from engine.log.paths import HINT, FileKind, TransactionFileRef, checksum_name
-from engine.log.segment import Checkpoint, complete_checkpoints
+from engine.log.listing import Listing, list_log
+from engine.log.paths import FileKind, TransactionFileRef, checksum_name
+from engine.log.segment import complete_checkpoints
 from engine.replay.engines import Engines
 from engine.snapshot import load_snapshot
 from engine.upkeep.allowed import refuse_unkept
 from engine.upkeep.checkpoint.checkpoint import Asked, checkpoint
-from engine.upkeep.checkpoint.found import hint_to, read_whole
 from engine.upkeep.checksum import checksum_content
 from engine.upkeep.compaction.local import Local
 from engine.upkeep.compaction.write import staged
+from engine.upkeep.repair.hints import mend_hint
+from engine.upkeep.repair.mended import Mended
 from engine.upkeep.repair.source import choose_source
 from engine.upkeep.verify.findings import Findings, some
 from engine.upkeep.verify.listing import LogFiles, list_everything
-from engine.upkeep.verify.verify import check_hint, verify
+from engine.upkeep.verify.verify import verify
 from engine.upkeep.verify.walk import Walk
 
 if TYPE_CHECKING:
@@ -40,27 +40,6 @@ if TYPE_CHECKING:
     from engine.log.listing import LogDirectory
     from engine.upkeep.publish import Staging
     from engine.upkeep.verify.verify import Verification
-
-_WRONG_HINTS: Final = ("HINT_UNREADABLE", "HINT_DANGLING", "HINT_WRONG")
-
-
-@dataclass(frozen=True, slots=True)
-class Mended:
-    """What became of one derived file: `recreated`, `removed`, `planned` or `refused`.
-
-    Only a hint is ever removed: without one, readers list.
-    """
-
-    path: str
-    what: str
-    version: int | None
-    wrong: str
-    action: str
-    reason: str = ""
-
-    def summary(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True)
@@ -100,9 +79,12 @@ def repair_derived(
     walk = Walk(directory, config, files, found, now_ms)
     walk.run()
     # Where the end is not known, whatever the table once was it may still be.
-    protocols = [walk.singles.winner("protocol") or {}] if walk.is_known else walk.protocols
+    protocols, metadata = walk.protocols, walk.metadata
+    if walk.is_known:
+        protocols = [walk.singles.winner("protocol") or {}]
+        metadata = walk.singles.winner("metaData") or {}
     for protocol in protocols:
-        refuse_unkept(protocol, walk.metadata, directory)
+        refuse_unkept(protocol, metadata, directory)
     work = _Work(directory, config, files, walk, now_ms, dry_run)
     mended = list(work.run())
     proof = verify(directory, config, now_ms=now_ms)
@@ -127,7 +109,10 @@ class _Work:
             for planned, refs in wrong:
                 done.append(self._mended(planned, refs, gone, staging))
         yield from done
-        yield from self._hint({mended.path for mended in done if mended.action == "refused"})
+        damaged = {mended.path for mended in done if mended.action == "refused"}
+        yield from mend_hint(
+            self.directory, self.walk.doubts, damaged, self.now_ms, dry_run=self.dry_run
+        )
 
     def _mended(
         self,
@@ -144,7 +129,9 @@ class _Work:
             for ref in refs:
                 self.directory.storage.publish(self.directory.file(ref.path), _aside(ref, staging))
                 moved = True
-            return replace(planned, action="recreated", reason=publish())
+            made = publish()
+            gone -= {ref.path for ref in refs}  # who has such a name now was just proven
+            return replace(planned, action="recreated", reason=made)
         except NotProvableError as error:
             return replace(planned, action="refused", reason=error.reason)
         except ReplayError as error:
@@ -197,11 +184,12 @@ class _Work:
             self.files,
             wrong,
             planned.version,
-            doubts=self.walk.doubts,
+            # What it says otherwise than an unproven base would be lost with it.
+            doubts=[*self.walk.doubts, *(d for d in self.walk.denied if d.later == planned.path)],
             tolerated=tolerated,
         )
         gone = gone - {ref.path for ref in source.segment.files}
-        refs = [ref for ref in self.files.refs if ref.path not in gone]
+        refs = [ref for ref in list_log(self.directory).refs if ref.path not in gone]
         # Readers take a compaction only where its commits are, and those prove the same.
         return Listing(tuple(ref for ref in refs if ref.kind is not FileKind.COMPACTION), 0)
 
@@ -255,40 +243,6 @@ class _Work:
             return name
 
         return publish
-
-    def _hint(self, damaged: set[str]) -> Iterator[Mended]:
-        """Point a wrong hint at the newest checkpoint that is neither damaged nor in doubt."""
-        directory = self.directory
-        files = list_everything(directory)
-        found = Findings()
-        check_hint(directory, files, found)
-        wrong = [finding for finding in found.all() if finding.code in _WRONG_HINTS]
-        if not wrong:
-            return
-        planned = Mended(HINT, "hint", None, wrong[0].message, "planned")
-        whole = [c for c in files.checkpoints if c.name not in damaged]
-        doubts = [d for d in self.walk.doubts if any(d.covers(c.version) for c in whole)]
-        sound = [c for c in whole if not any(d.covers(c.version) for d in doubts)]
-        newest = max(sound, key=lambda c: c.rank, default=None)
-        if newest is None and doubts:
-            yield replace(planned, action="refused", reason=doubts[0].told())
-            return
-        planned = replace(planned, version=None if newest is None else newest.version)
-        if self.dry_run:
-            yield planned
-        elif newest is None:
-            directory.storage.delete_many([directory.file(HINT)])
-            yield replace(planned, action="removed")
-        else:
-            directory.storage.replace(directory.file(HINT), self._hint_to(newest))
-            yield replace(planned, action="recreated")
-
-    def _hint_to(self, newest: Checkpoint) -> bytes:
-        told = read_whole(self.directory, newest, self.files.refs)
-        hint = hint_to(told, self.directory, self.now_ms)
-        if self.directory.log_format.checkpoint_directory is None:
-            hint["checksum"] = checksums(hint)[0]
-        return orjson.dumps(hint)
 
 
 def _aside(ref: TransactionFileRef, staging: Staging) -> str:

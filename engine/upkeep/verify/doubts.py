@@ -54,14 +54,16 @@ class Doubt:
         )
 
 
-def settled(doubts: Iterable[Doubt], useless: Container[str]) -> list[Doubt]:
+def settled(
+    doubts: Iterable[Doubt], useless: Container[str], *, and_later: bool = True
+) -> list[Doubt]:
     """Return the doubts that are left, one for each two files, with all that was said.
 
-    What is wrong by itself is no witness.
+    A base that is wrong by itself is no witness, nor, with `and_later`, is what contradicts it.
     """
     found: dict[tuple[str, str], tuple[Doubt, set[str]]] = {}
     for doubt in doubts:
-        if doubt.base not in useless and doubt.later not in useless:
+        if doubt.base not in useless and not (and_later and doubt.later in useless):
             said = found.setdefault((doubt.base, doubt.later), (doubt, set()))[1]
             said.add(doubt.message)
     return [replace(doubt, message="; ".join(sorted(said))) for doubt, said in found.values()]

@@ -51,10 +51,13 @@ class FarWalk(Walk):
         self._bases: dict[int, tuple[int, tuple[TransactionFileRef, ...]]] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._sums: dict[int, _Checksum] = {}
+        self._counted = -1
 
     def note(self, note: Note) -> None:
         """Write down what is to be done."""
         self._bases[len(self.notes)] = (self.base, self.base_files)
+        if note.what in {"commits", "start"}:
+            self._counted = len(self.notes)
         self.notes.append(note)
 
     def enter(self, rows: Entries, versions: tuple[int, int]) -> Applied:
@@ -99,9 +102,9 @@ class FarWalk(Walk):
         assert sums is not None
         for message in wrong_singles(content, self.truth()):
             self.unsound("CHECKSUM_DIFFERS", message, ref.path, ref.version)
-        index = max(i for i, note in enumerate(self.notes) if note.what in {"commits", "start"})
-        of = _Checksum(index, ref, content, stamp, self.base, self.base_files)
-        self._sums[ref.version] = of
+        self._sums[ref.version] = _Checksum(
+            self._counted, ref, content, stamp, self.base, self.base_files
+        )
 
     def check_values(
         self, batches: Any, metadata: Mapping[str, Any] | None, versions: tuple[int, int]

@@ -45,8 +45,8 @@ class Walk:
     `base` is the version of the checkpoint that was taken for granted, -1 where all is proven.
     `unusable` are files that nobody should read any more, and why: commits by their own name,
     checkpoints by that of their first file. `doubts` are what contradicts the checkpoint that was
-    taken for granted: neither is unusable, for nobody knows which of them is wrong. `protocols`
-    and `metadata` outlast what is lost: each protocol that was seen, and the last metaData.
+    taken for granted: nobody knows which of the two is wrong, so neither is unusable; `denied` has
+    those that are, too. `protocols` and `metadata` (the last) are all that were ever seen.
     """
 
     directory: LogDirectory
@@ -71,6 +71,7 @@ class Walk:
         self.base_files: tuple[TransactionFileRef, ...] = ()
         self.named: set[str] = set()
         self.last_time: int | None = None
+        self.denied: list[Doubt] = []
         self._codes: dict[str, set[str]] = defaultdict(set)
 
     def run(self, progress: Progress | None = None) -> None:
@@ -256,7 +257,9 @@ class Walk:
 
     def settle(self) -> None:
         """Enter the doubts that are left, now that it is known what is wrong by itself."""
-        self.doubts = settled(self.doubts, self.unusable.keys() - self.tolerated)
+        useless = self.unusable.keys() - self.tolerated
+        self.denied = settled(self.doubts, useless, and_later=False)
+        self.doubts = settled(self.doubts, useless)
         for doubt in self.doubts:
             path, version = doubt.later, doubt.later_version
             self.found.add(DISAGREE, doubt.told(), path=path, version=version)
