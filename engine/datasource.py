@@ -4,8 +4,9 @@
     spark.read.format("txlog").option("view", "files").option("versionAsOf", 5).load(path)
     spark.readStream.format("txlog").option("view", "actions").load(path)
 
-Checkpoint rows are read by the tasks, never where the read is planned. The tail after the
-checkpoint is reconciled there and must fit; `snapshot.to_spark` is for a tail that does not.
+Checkpoint rows are read by the tasks. Where the read is planned, the checkpoint's keys are looked
+at, 16 bytes of each, for one that is there twice; and the tail after the checkpoint is reconciled
+and must fit. `snapshot.to_spark` needs neither.
 """
 
 from __future__ import annotations
@@ -163,8 +164,12 @@ class _StreamReader(DataSourceStreamReader):
     def latestOffset(
         self, start: dict[str, int] | None = None, limit: object = None
     ) -> dict[str, int]:
-        """Return the latest version in the log."""
-        return {"version": self._asked.open().latest_version()}
+        """Return the latest version in the log; never less than where the stream is.
+
+        A stream may be told to start at a version that is still to come.
+        """
+        begun = start or {"version": (self._asked.starting_version or 0) - 1}
+        return {"version": max(self._asked.open().latest_version(), begun["version"])}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Plan the commits after `start` up to `end`."""

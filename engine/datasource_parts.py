@@ -21,10 +21,11 @@ from engine.replay.local import refuse_headless, replay
 from engine.replay.parse import Parser, chunks
 from engine.replay.pieces import RANGE_BYTES, Piece
 from engine.replay.plan import split
+from engine.replay.repeats import repeats
 from engine.snapshot import load_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from engine.formats import LogFormat
     from engine.log.listing import LogDirectory
@@ -52,6 +53,7 @@ class _CheckpointPiece(InputPartition):
     piece: Piece
     kind: str
     touched: bytes
+    limit_bytes: int
 
 
 @dataclass
@@ -69,6 +71,7 @@ class _Planner:
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
+        self.touched: list[pa.Table] = []
 
     def replay(
         self,
@@ -77,7 +80,11 @@ class _Planner:
         config: Config,
         progress: Progress | None = None,
     ) -> tuple[str, State, tuple[Fallback, ...]]:
-        """Return the state of the tail alone, with the single actions of the checkpoint."""
+        """Return the state of the tail, with the single actions of the checkpoint.
+
+        And with its files whose key is there twice: no task sees them all. The keys of all these
+        files are `touched`, and the tasks leave them out.
+        """
         refs, base = read_base(segment, directory, config)
         if segment.checkpoint:
             refuse_headless(base, segment)
@@ -86,7 +93,14 @@ class _Planner:
         for kind, found in (("protocol", tail.protocol), ("metaData", tail.metadata)):
             if found is not None:
                 base.enter(kind, (segment.version, 0), found)
-        return "plan", base.state(tail.files, tail.tombstones), ()
+        files, tombstones = [tail.files], [tail.tombstones]
+        touched = _keys_of(_named(files + tombstones), directory.table_url)
+        again = repeats(directory, self.pieces, config, touched)
+        if again is not None:
+            files.append(again[0])
+            tombstones.append(again[1])
+        self.touched = _named(files + tombstones)
+        return "plan", base.state(pa.concat_tables(files), pa.concat_tables(tombstones)), ()
 
 
 def file_partitions(log: TableLog, view: str, version: int | None) -> list[InputPartition]:
@@ -99,11 +113,12 @@ def file_partitions(log: TableLog, view: str, version: int | None) -> list[Input
     tail = state.files if kind == "add" else state.tombstones
     partitions: list[InputPartition] = [Rows(to_bytes(tail))] if tail.num_rows else []
     if planner.pieces:
-        names = ["path", "dvId"]
-        touched = pa.concat_tables([state.files.select(names), state.tombstones.select(names)])
-        keys = to_bytes(touched)
+        keys, limit = (
+            to_bytes(pa.concat_tables(planner.touched)),
+            log.config[MAX_DECOMPRESSED_BYTES],
+        )
         partitions += [
-            _CheckpointPiece(log.directory, piece, kind, keys) for piece in planner.pieces
+            _CheckpointPiece(log.directory, piece, kind, keys, limit) for piece in planner.pieces
         ]
     return partitions
 
@@ -137,13 +152,17 @@ def read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
 def _read_piece(partition: _CheckpointPiece) -> Iterator[pa.RecordBatch]:
     directory, piece, kind = partition.directory, partition.piece, partition.kind
     root = directory.table_url
-    touched = KeySet()
-    for batch in pa.ipc.open_stream(partition.touched):
-        touched.add(*fingerprints(canonical_paths(batch["path"], root), batch["dvId"]))
+    touched = _keys_of(pa.ipc.open_stream(partition.touched), root)
     wanted = view_schema("files" if kind == "add" else "tombstones", directory.log_format)
     struct = kinds(directory.log_format)[kind]
     row_groups = (piece.slice, piece.slices)
-    for batch in read_checkpoint_file(directory, piece.ref, wanted=(kind,), row_groups=row_groups):
+    for batch in read_checkpoint_file(
+        directory,
+        piece.ref,
+        wanted=(kind,),
+        row_groups=row_groups,
+        limit_bytes=partition.limit_bytes,
+    ):
         for part in file_rows(batch, root):
             keep = ~touched.contains(part.first, part.second)
             if part.kind != kind or not keep.any():
@@ -153,6 +172,19 @@ def _read_piece(partition: _CheckpointPiece) -> Iterator[pa.RecordBatch]:
             ids = dv_ids(found.field(at)) if at >= 0 else nulls(len(found), pa.string())
             columns = [found.field(i) for i in range(struct.num_fields)]
             yield pa.RecordBatch.from_arrays([*columns, ids], schema=wanted)
+
+
+def _named(tables: Iterable[pa.Table]) -> list[pa.Table]:
+    """Return what tells the files of some tables from others."""
+    return [table.select(["path", "dvId"]) for table in tables]
+
+
+def _keys_of(named: Iterable[pa.Table | pa.RecordBatch], root: str) -> KeySet:
+    found = KeySet()
+    for files in named:
+        for batch in files.to_batches() if isinstance(files, pa.Table) else (files,):
+            found.add(*fingerprints(canonical_paths(batch["path"], root), batch["dvId"]))
+    return found
 
 
 def view_schema(view: str, log_format: LogFormat) -> pa.Schema:

@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine import Config, open_log
+from engine.datasource import TxlogSource
+from engine.datasource_parts import Rows
 from engine.replay import spark as spark_engine
 from tests.logs import LogBuilder, Shape, add, remove
 from tests.observe import assert_same, observed
@@ -76,3 +78,20 @@ def test_a_later_action_hides_a_key_that_is_there_twice(
     assert found.engine == "spark"
     assert found.totals() == log.snapshot(engine="local").totals()
     assert not found.state.has_repeats
+
+
+@pytest.mark.parametrize("view", ["files", "tombstones"])
+def test_the_data_source_keeps_one_action_of_a_key(tmp_path: Path, view: str) -> None:
+    twice = [*TWICE, remove("c"), remove("c"), remove("gone")]
+    write(tmp_path, [*twice, remove("old"), remove("old")])
+    snapshot = open_log(str(tmp_path)).snapshot(engine="local")
+    wanted = snapshot.files() if view == "files" else snapshot.tombstones()
+    source = TxlogSource({"path": str(tmp_path), "view": view})
+    reader = source.reader(source.schema())
+    pieces = [part for part in reader.partitions() if not isinstance(part, Rows)]
+    assert len(pieces) == 3
+    found = pa.Table.from_batches(
+        [batch for part in reader.partitions() for batch in reader.read(part)]
+    )
+    assert found.sort_by("path") == wanted.combine_chunks().sort_by("path")
+    assert wanted["path"].to_pylist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -9,8 +11,10 @@ import pytest
 from chispa import assert_df_equality
 
 from engine import open_log
+from engine.config import MAX_DECOMPRESSED_BYTES
 from engine.datasource import TxlogSource, register
-from engine.errors import VersionNotFoundError
+from engine.datasource_parts import read as read_partition
+from engine.errors import CorruptCheckpointError, VersionNotFoundError
 from engine.sample import make_sample
 from tests.logs import LogBuilder, Shape, add, remove
 
@@ -220,3 +224,33 @@ def test_a_stream_starts_where_it_is_told_and_only_follows_commits(
     with pytest.raises(Exception, match="actions or history for a stream"):
         query = source.readStream.format("txlog").load(str(log.root)).writeStream
         query.format("noop").start().processAllAvailable()
+
+
+def test_a_stream_told_to_start_later_waits_and_never_goes_back(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).start().filler(2)
+    options = {"path": str(tmp_path), "view": "history", "startingVersion": "5"}
+    source = TxlogSource(options)
+    reader = source.streamReader(source.schema())
+    begun = reader.initialOffset()
+    assert begun == {"version": 4}
+    assert reader.latestOffset(begun, None) == begun
+    assert reader.latestOffset() == begun
+    assert list(reader.partitions(begun, begun)) == []
+    log.filler(4)
+    latest = reader.latestOffset(begun, None)
+    assert latest == {"version": 6}
+    rows = [b for part in reader.partitions(begun, latest) for b in reader.read(part)]
+    assert pa.Table.from_batches(rows)["version"].to_pylist() == [5, 6]
+
+
+def test_the_checkpoint_keeps_to_the_bound_on_what_may_unpack(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path, "indextables").start(*(add(f"f{at}") for at in range(2000)))
+    (written,) = log.checkpoint(0, Shape.JSON_LINES)
+    written.write_bytes(b"\x01\x01" + gzip.compress(written.read_bytes()))
+    path = str(tmp_path)
+    source = TxlogSource({"path": path})
+    (wide,) = source.reader(source.schema()).partitions()
+    assert wide.limit_bytes == open_log(path).config[MAX_DECOMPRESSED_BYTES]
+    narrow = replace(wide, limit_bytes=1000)
+    with pytest.raises(CorruptCheckpointError, match="unpacks to more than 1000 bytes"):
+        list(read_partition(narrow))
