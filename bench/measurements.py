@@ -272,9 +272,9 @@ MEASUREMENTS: Final = (
         copies=True,
     ),
     Measurement(
-        name="S-KM10",
-        what="Spark's driver, 4,000,000 actions compacted",
-        prepare=sampled(commits=3_077, adds=1_000, removes=300, seed=1),
+        name="S-KM3G",
+        what="Spark's driver, 3 GB of commits compacted: 7,540,000 actions",
+        prepare=sampled(commits=5_800, adds=1_000, removes=300, seed=1),
         contenders=(Contender("txlog", "bench.on_spark:compact_memory"),),
         goals=(Goal("driver_mb", at_most=1.2, than="txlog", of="S-KM"),),
         agree=("commits",),
