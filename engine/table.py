@@ -151,7 +151,9 @@ class TableLog(Telling, Keeping, Writing):
     @property
     def _follower(self) -> Follower:
         if self._following is None:
-            self._following = Follower(self.directory, self.config, self._caches, self._load_latest)
+            self._following = Follower(
+                self.directory, self.config, self._caches, self._load_latest, cross_checked
+            )
         return self._following
 
     def snapshot(
@@ -243,7 +245,7 @@ class TableLog(Telling, Keeping, Writing):
     def _load(self, version: int | None, engine: str | None, progress: Watch | None) -> Snapshot:
         run, listing = self._engines(engine).replay, self.listing(version)
         found = load_snapshot(self.directory, listing, version, run, self.config, progress)
-        return cross_checked(found, listing)
+        return cross_checked(found, listing.refs)
 
     def _engines(self, engine: str | None = None) -> Engines:
         return Engines(engine or self.config[ENGINE], self.spark, self._count)
@@ -258,9 +260,9 @@ class TableLog(Telling, Keeping, Writing):
         if kept is not None and (listing is None or kept.segment.last_commit in listing.refs):
             return kept
         run = from_checkpoint(self._engines().replay, self._caches.checkpoint)
-        snapshot = load_snapshot(
-            self.directory, listing or self._whole(), version, run, self.config
-        )
+        listing = listing or self._whole()
+        snapshot = load_snapshot(self.directory, listing, version, run, self.config)
+        snapshot = cross_checked(snapshot, listing.refs)
         if isinstance(snapshot.state, LocalState):
             self._caches.snapshots.put(version, snapshot, size_of(snapshot))
         return snapshot

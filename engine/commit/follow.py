@@ -38,9 +38,11 @@ class Follower:
         config: Config,
         caches: Caches,
         load: Callable[[str | None], Snapshot],
+        check: Callable[[Snapshot, tuple[TransactionFileRef]], Snapshot],
     ) -> None:
         self.directory, self.config = directory, config
-        self._caches, self._load = caches, load
+        self._caches, self._load, self._check = caches, load, check
+        self._checksum: TransactionFileRef | None = None
         self._known: Known | None = None
         self._looked = float("-inf")
         self._lock = threading.RLock()
@@ -167,6 +169,7 @@ class Follower:
         for ref, data in news.commits:
             self._take(known, ref, data)
             self._caches.version_list.put(LATEST, Position(ref.version, Seen.of(ref)))
+        self._checksum = news.checksum or self._checksum
         self._caches.renew_latest()
         self._looked = now
         return True
@@ -177,12 +180,17 @@ class Follower:
         self._keep_head(known)
 
     def _applied(self, known: Known) -> Snapshot:
-        snapshot = known.applied()
+        snapshot, checksum = known.applied(), self._checksum
+        if checksum is not None:
+            self._checksum = None
+            if checksum.version == snapshot.version:
+                snapshot = known.base = self._check(snapshot, (checksum,))
         self._keep_files(snapshot)
         return snapshot
 
     def _reloaded(self, engine: str | None) -> Known | Snapshot:
         self.forget()
+        self._checksum = None
         now = time.monotonic()
         snapshot = self._load(engine)
         if not isinstance(snapshot.state, LocalState):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.actions import files_schema, kinds, tombstones_schema
+from engine.log.checksum import CHECKSUM
 from engine.log.timestamps import in_commit_start
 from engine.replay.advance import advance, singles_of
 from engine.replay.commits import commit_info_of, own_time, plain_bytes
@@ -118,6 +119,8 @@ class Known:
             base,
             segment=self.segment,
             state=complete(state, self.segment, self.config),
+            # What a checksum contradicted was the version it stands beside.
+            fallbacks=tuple(f for f in base.fallbacks if f.what != CHECKSUM),
             seconds=seconds,
         )
         self.waiting, self.waiting_bytes = [], 0

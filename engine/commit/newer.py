@@ -73,10 +73,14 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a look found: where we stand, proven anew, and the commits after it, oldest first."""
+    """What a look found: where we stand, proven anew, and the commits after it, oldest first.
+
+    `checksum` is the one of the last of these commits, where it is there.
+    """
 
     position: Position
     commits: list[tuple[TransactionFileRef, bytes]]
+    checksum: TransactionFileRef | None = None
 
 
 def look(directory: LogDirectory, position: Position, config: Config) -> News | None:
@@ -99,7 +103,7 @@ def look(directory: LogDirectory, position: Position, config: Config) -> News | 
         raise LogNotFoundError(directory.table_url) from None
     if foreign and any(name.startswith(foreign) for name in names):
         return None
-    last, refs = _sorted_out(found, directory, position.version)
+    last, refs, checksums = _sorted_out(found, directory, position.version)
     if position.last is not None:
         if last is None or not position.last.is_still(last, storage):
             return None
@@ -120,14 +124,14 @@ def look(directory: LogDirectory, position: Position, config: Config) -> News | 
         return None
     # Nobody builds on a commit that cannot be read, not even who needs none of its files.
     Parser(log_format, config[MAX_DECOMPRESSED_BYTES]).parse(commits)
-    return News(position, commits)
+    return News(position, commits, checksums.get(wanted[-1]))
 
 
 def _sorted_out(
     found: list[FileInfo], directory: LogDirectory, version: int
-) -> tuple[FileInfo | None, dict[int, TransactionFileRef]]:
-    """Return the file of the last known commit, and one that proves each later version."""
-    last, refs = None, dict[int, TransactionFileRef]()
+) -> tuple[FileInfo | None, dict[int, TransactionFileRef], dict[int, TransactionFileRef]]:
+    """Return the file of the last known commit, one that proves each later version, checksums."""
+    last, refs, checksums = None, dict[int, TransactionFileRef](), dict[int, TransactionFileRef]()
     for file in found:
         ref = parse_path(
             file.name, file.size, file.modification_time_ms, directory.log_format, file.etag
@@ -140,7 +144,9 @@ def _sorted_out(
             refs.setdefault(ref.version, ref)
             if ref.kind is FileKind.COMMIT:
                 refs[ref.version] = ref
-    return last, refs
+        elif ref.kind is FileKind.CHECKSUM:
+            checksums[ref.version] = ref
+    return last, refs, checksums
 
 
 def _md5(data: bytes) -> str:

@@ -9,6 +9,9 @@ import orjson
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+# What a fallback is about that tells of a contradiction.
+CHECKSUM: Final = "checksum"
+
 _PROTOCOL: Final = ("minReaderVersion", "minWriterVersion", "readerFeatures", "writerFeatures")
 
 

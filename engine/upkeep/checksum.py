@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from engine.errors import AlreadyExistsError
-from engine.log.checksum import checksum_of, contradictions, parse_checksum
+from engine.log.checksum import CHECKSUM, checksum_of, contradictions, parse_checksum
 from engine.log.paths import FileKind, checksum_name
 from engine.log.segment import Fallback
 from engine.replay.state import LocalState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from engine.commit.transaction import Committed
-    from engine.log.listing import Listing
+    from engine.log.paths import TransactionFileRef
     from engine.snapshot import Snapshot
 
 
@@ -42,17 +44,13 @@ def checksum_content(snapshot: Snapshot) -> dict[str, Any]:
     return _of(snapshot) | ({} if stamp is None else {"inCommitTimestampOpt": stamp})
 
 
-def cross_checked(snapshot: Snapshot, listing: Listing) -> Snapshot:
-    """Return the snapshot; what its version's checksum says otherwise is among its fallbacks."""
+def cross_checked(snapshot: Snapshot, refs: Iterable[TransactionFileRef]) -> Snapshot:
+    """Return the snapshot, and among its fallbacks what its checksum, one of `refs`, contradicts."""
     ref = next(
-        (
-            ref
-            for ref in listing.refs
-            if ref.kind is FileKind.CHECKSUM and ref.version == snapshot.version
-        ),
+        (ref for ref in refs if ref.kind is FileKind.CHECKSUM and ref.version == snapshot.version),
         None,
     )
-    if ref is None or not isinstance(snapshot.state, LocalState):
+    if ref is None:
         return snapshot
     try:
         said = parse_checksum(snapshot.directory.storage.read(snapshot.directory.file(ref.path)))
@@ -62,7 +60,7 @@ def cross_checked(snapshot: Snapshot, listing: Listing) -> Snapshot:
     if not found:
         return snapshot
     reason = f"{'; '.join(found)}; the log counts"
-    fallback = Fallback("checksum", ref.path, reason)
+    fallback = Fallback(CHECKSUM, ref.path, reason)
     return replace(snapshot, fallbacks=(*snapshot.fallbacks, fallback))
 
 

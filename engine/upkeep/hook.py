@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.config import (
@@ -53,6 +54,37 @@ def wants_checksum(config: Config, properties: Mapping[str, str], log_format: Lo
     return log_format.checkpoint_directory is None and config[CHECKSUM_WRITES]
 
 
+@dataclass(slots=True)
+class Due:
+    """When is the next checkpoint of one open log to be asked for?
+
+    `last` is the version of the last one, as far as it is known. One that was asked for and is not
+    there is asked for again by the next commit, then by the second one after that, the fourth, and
+    so on up to the interval: a table that cannot have one is not tried at every commit.
+    """
+
+    last: int | None = None
+    not_before: int = 0
+    waits: int = 1
+
+    def is_now(self, version: int, interval: int, directory: LogDirectory) -> bool:
+        """Tell whether to write the checkpoint of a version; the hint is asked if it may be."""
+        if version < self.not_before or not is_due(version, self.last, interval):
+            return False
+        # Somebody else may have written it meanwhile.
+        self.last = last_checkpoint(directory)
+        if not is_due(version, self.last, interval):
+            self.not_before, self.waits = 0, 1
+            return False
+        self.not_before = version + min(self.waits, interval)
+        self.waits *= 2
+        return True
+
+    def written(self, version: int) -> None:
+        """Take note of a checkpoint."""
+        self.last, self.not_before, self.waits = version, 0, 1
+
+
 def is_due(version: int, last: int | None, interval: int) -> bool:
     """Tell whether a version is to have a checkpoint, the last one being that of `last`."""
     return version - (last or 0) >= interval
@@ -68,6 +100,7 @@ def write_checkpoint(log: Any, done: Committed) -> None:
     """Write the checkpoint that is due after a commit: a hook, here or in the background."""
     if not log.config[CHECKPOINT_BACKGROUND]:
         log.checkpoint()
+        log.due.written(done.version)
         return
     _start(log.directory, log.config, log.clock.now_ms(), done.version)
 
@@ -93,7 +126,7 @@ def _start(directory: LogDirectory, config: Config, now_ms: int, version: int) -
     with _lock:
         running = _running.get(directory.url)
         if running is not None and not running.done():
-            return  # the next commit after it asks again
+            return  # a later commit asks again
         if _pool is None:
             _pool = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="txlog-checkpoint")
         _running[directory.url] = _pool.submit(_work, directory, config, now_ms, version)

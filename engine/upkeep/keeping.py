@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from engine.config import ENGINE
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from engine.upkeep.cleanup.clean import Cleaner
     from engine.upkeep.cleanup.verdicts import Cleaned
     from engine.upkeep.compaction.write import Compacted
+    from engine.upkeep.hook import Due
     from engine.upkeep.repair.derived import DerivedRepair
     from engine.upkeep.repair.repair import Repaired
     from engine.upkeep.verify.verify import Verification
@@ -38,7 +40,13 @@ class Keeping(ABC):
     config: Config
     clock: Clock
     spark: SparkSession | None
-    _checkpointed: int | None = None
+
+    @cached_property
+    def due(self) -> Due:
+        """When the next checkpoint after a commit is to be written."""
+        from engine.upkeep.hook import Due
+
+        return Due()
 
     @property
     @abstractmethod
@@ -129,15 +137,10 @@ class Keeping(ABC):
             if hook.wants_checksum(self.config, properties, log_format):
                 found.append(write_checksum)
             interval = hook.interval_of(self.config, properties, log_format)
-            if interval is None or not hook.is_due(done.version, self._checkpointed, interval):
-                return found
-            # Somebody else may have written it meanwhile.
-            self._checkpointed = hook.last_checkpoint(self.directory)
-            if not hook.is_due(done.version, self._checkpointed, interval):
+            if interval is None or not self.due.is_now(done.version, interval, self.directory):
                 return found
         except ReplayError as error:
             return [*found, hook.failing(error)]
-        self._checkpointed = done.version
         return [*found, hook.write_checkpoint]
 
     def checkpoint(

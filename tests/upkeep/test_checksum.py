@@ -72,3 +72,31 @@ def test_none_is_written_where_none_is_asked_for(tmp_path: Path) -> None:
     found.initialize(SCHEMA)
     found.add_files([{"path": "a", "size": 10}])
     assert not list((tmp_path / "t").rglob("*.crc"))
+
+
+def contradict(log: Any, version: int) -> None:
+    path = crc(log, version)
+    path.write_bytes(orjson.dumps({**orjson.loads(path.read_bytes()), "numFiles": 7}))
+
+
+def test_an_older_version_is_held_against_its_own(log) -> None:
+    contradict(log, 1)
+    opened = open_log(log.directory.table_url)
+    opened.snapshot()
+    found = opened.snapshot(1)
+    assert [fallback.what for fallback in found.fallbacks] == ["checksum"]
+    assert "numFiles is 7" in found.fallbacks[0].reason
+    assert opened.snapshot(1).fallbacks == found.fallbacks
+    assert not opened.snapshot(0).fallbacks
+
+
+def test_after_a_refresh_only_the_new_version_s_own_is_told_of(log) -> None:
+    contradict(log, 2)
+    opened = open_log(log.directory.table_url)
+    assert opened.snapshot().fallbacks
+    log.add_files([{"path": "c", "size": 5}])
+    assert opened.snapshot().version == 3
+    assert not opened.snapshot().fallbacks
+    log.add_files([{"path": "d", "size": 5}])
+    contradict(log, 4)
+    assert "numFiles is 7" in opened.snapshot().fallbacks[0].reason

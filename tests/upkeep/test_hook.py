@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine import open_log
 from engine.config import Config
 from engine.upkeep import hook
-from engine.upkeep.hook import is_due
+from engine.upkeep.checkpoint import building
+from engine.upkeep.hook import Due, is_due
 from tests.commit.conftest import SCHEMA
 
 PROJECT = Path(__file__).parent.parent.parent
@@ -75,6 +78,25 @@ def test_a_checkpoint_that_fails_is_told_and_the_commit_stands(tmp_path: Path, m
     assert open_log(str(tmp_path / "t")).snapshot().version == 10
 
 
+def test_one_that_failed_is_tried_again_and_ever_more_seldom(tmp_path: Path, monkeypatch) -> None:
+    log = table(tmp_path / "t")
+
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("engine.upkeep.checkpoint.building.lay", broken)
+        done = commit(log, 45)
+        tried = [commit.version for commit in done if commit.hook_failures]
+        assert tried == [10, 11, 13, 17, 25, 35, 45]
+    assert not checkpoints(tmp_path / "t")
+    assert not any(commit.hook_failures for commit in commit(log, 11, "g"))
+    assert checkpoints(tmp_path / "t") == [55]
+    assert log.due == Due(55)
+    commit(log, 10, "h")
+    assert checkpoints(tmp_path / "t") == [55, 65]
+
+
 def test_a_property_that_is_not_allowed_is_told_and_the_commit_stands(tmp_path: Path) -> None:
     table(tmp_path / "t", spark_indextables_checkpoint_interval="10", log_format="indextables")
     # Another engine may have set it.
@@ -85,29 +107,50 @@ def test_a_property_that_is_not_allowed_is_told_and_the_commit_stands(tmp_path: 
     assert "often" in done.hook_failures[0]
 
 
-def test_in_the_background_the_commit_does_not_wait(tmp_path: Path) -> None:
+def test_in_the_background_the_commit_does_not_wait(tmp_path: Path, monkeypatch) -> None:
     table(tmp_path / "t")
     options = {"spark.indextables.checkpoint.background": True}
     log = open_log(str(tmp_path / "t"), Config(options=options))
-    commit(log, 10)
+    may_write = threading.Event()
+    stream = building.stream
+
+    def held(*given: Any) -> Any:
+        assert may_write.wait(60)
+        return stream(*given)
+
+    monkeypatch.setattr(building, "stream", held)
+    done = commit(log, 12)
+    assert not done[-1].hook_failures
+    assert not checkpoints(tmp_path / "t")
+    may_write.set()
     hook.finish()
     assert checkpoints(tmp_path / "t")
-    assert open_log(str(tmp_path / "t")).snapshot().files().num_rows == 10
+    commit(log, 6, "g")
+    hook.finish()
+    assert len(checkpoints(tmp_path / "t")) == 1
+    assert open_log(str(tmp_path / "t")).snapshot().files().num_rows == 18
 
 
 def test_two_processes_at_the_boundary_make_one_checkpoint_and_both_are_fine(
     tmp_path: Path,
 ) -> None:
-    log = table(tmp_path / "t")
-    commit(log, 9)
+    root = tmp_path / "t"
+    commit(table(root), 9)
+    off = Config(options={"spark.indextables.checkpoint.enabled": False})
+    commit(open_log(str(root), off), 1, "last")
     program = (
-        "import sys; from engine import open_log\n"
-        "done = open_log(sys.argv[1]).add_files([{'path': sys.argv[2], 'size': 1}])\n"
-        "assert not done.hook_failures, done.hook_failures"
+        "import pathlib, sys, time, types\n"
+        "from engine import open_log\n"
+        "from engine.upkeep.hook import write_checkpoint\n"
+        "log, here = open_log(sys.argv[1]), pathlib.Path(sys.argv[2])\n"
+        "log.snapshot()\n"
+        "(here / sys.argv[3]).touch()\n"
+        "while not all((here / name).exists() for name in 'xy'): time.sleep(0.001)\n"
+        "write_checkpoint(log, types.SimpleNamespace(version=10))"
     )
     both = [
         subprocess.Popen(
-            [sys.executable, "-c", program, str(tmp_path / "t"), name],
+            [sys.executable, "-c", program, str(root), str(tmp_path), name],
             cwd=PROJECT,
             stderr=subprocess.PIPE,
             text=True,
@@ -117,12 +160,12 @@ def test_two_processes_at_the_boundary_make_one_checkpoint_and_both_are_fine(
     for process in both:
         _, error = process.communicate(timeout=120)
         assert process.returncode == 0, error
-    made = checkpoints(tmp_path / "t")
-    assert set(made) <= {10, 11}
-    assert made
-    found = open_log(str(tmp_path / "t")).snapshot()
-    assert (found.version, found.files().num_rows) == (11, 11)
+    made = [path.name for path in root.rglob("*.checkpoint*.parquet")]
+    assert made == ["00000000000000000010.checkpoint.parquet"]
+    found = open_log(str(root)).snapshot()
+    assert (found.version, found.files().num_rows) == (10, 10)
     assert not found.fallbacks
+    assert found.segment.checkpoint is not None
 
 
 def test_what_is_due() -> None:
