@@ -285,16 +285,18 @@ def test_a_reader_in_another_session_sees_a_whole_table_throughout_a_location_sw
 
 def test_the_gap_of_a_rename_swap_is_measured_and_is_the_only_time_rows_are_missing(lake, doors):
     lake.make("t", "one_key")
-    seen = {}
+    seen, now = {}, [doors.clock()]
 
     def look(step, unit):
         seen.setdefault(step, lake.count("t"))
+        now[0] += 40 if (step, unit) == (Step.SET_ASIDE, "dt=a") else 3
 
-    looking = Doors(doors.files, doors.catalog, doors.clock, look)
+    looking = Doors(doors.files, doors.catalog, lambda: now[0], look)
     report = compact(looking, of(doors, "t"), SERIAL)
     assert {step for step, rows in seen.items() if rows != 12} == {Step.SET_ASIDE}
-    assert all(unit.gap_ms >= 0 for unit in report.units)
-    assert report.as_json()["gap_ms_max"] == max(unit.gap_ms for unit in report.units)
+    # From right before the first rename to right after the second, and nothing else.
+    assert [unit.gap_ms for unit in report.units] == [40 + 3, 3 + 3]
+    assert report.as_json()["gap_ms_max"] == 43
 
 
 def test_a_second_run_on_top_of_the_first_is_undone_and_cleaned_up_in_order(lake, doors):
