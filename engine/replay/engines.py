@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import DistributedError
 from engine.log.segment import Fallback, LogSegment
 from engine.replay import Progress, Replay, local, reference
 from engine.replay.choice import choose_engine
+from engine.replay.heads import sidecars_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,7 +47,13 @@ class Engines:
         that was never set up for txlog is told to whoever asked for Spark by name.
         """
         spark = self.spark or active_session()
-        name, skipped = choose_engine(self.asked, segment, config, has_session=spark is not None)
+        name, skipped = choose_engine(
+            self.asked,
+            segment,
+            config,
+            has_session=spark is not None,
+            sidecars=partial(sidecars_of, segment, directory, config),
+        )
         if skipped is not None:
             _logger.info("%s", skipped)
         fallbacks = () if skipped is None else (skipped,)

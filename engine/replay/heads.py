@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.actions import files_schema, kinds, tombstones_schema
 from engine.config import MAX_DECOMPRESSED_BYTES
+from engine.errors import CorruptCheckpointError
 from engine.replay.checkpoints import read_checkpoint, read_checkpoint_file, sidecars
 from engine.replay.claims import METADATA, Tally
 from engine.replay.compression import decode
@@ -91,6 +92,24 @@ def read_base(
             tally.take_footer(adds, others)
     tally.settle(directory, FILE_KINDS if counted else ())
     return files + named, singles
+
+
+def sidecars_of(
+    segment: LogSegment, directory: LogDirectory, config: Config
+) -> list[TransactionFileRef]:
+    """Return the sidecars of a checkpoint; of a damaged one, which its reader tells of, none."""
+    limit = config[MAX_DECOMPRESSED_BYTES]
+    try:
+        return [
+            sidecar
+            for ref in (segment.checkpoint.files if segment.checkpoint else ())
+            for batch in read_checkpoint_file(
+                directory, ref, wanted=(), fields=(), limit_bytes=limit
+            )
+            for sidecar in sidecars(batch, ref.version)
+        ]
+    except CorruptCheckpointError:
+        return []
 
 
 def _take(

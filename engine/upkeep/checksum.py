@@ -45,7 +45,7 @@ def checksum_content(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def cross_checked(snapshot: Snapshot, refs: Iterable[TransactionFileRef]) -> Snapshot:
-    """Return the snapshot, and among its fallbacks what its checksum, one of `refs`, contradicts."""
+    """Return the snapshot, its fallbacks with what its checksum, one of `refs`, contradicts."""
     ref = next(
         (ref for ref in refs if ref.kind is FileKind.CHECKSUM and ref.version == snapshot.version),
         None,

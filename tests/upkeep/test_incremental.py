@@ -9,6 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from engine import open_log
+from engine.upkeep.checkpoint import incremental
 from engine.upkeep.checkpoint.shape import Shape
 from tests.logs import LogBuilder, metadata
 from tests.upkeep.kept import NOW, seen, write
@@ -67,6 +68,20 @@ def test_what_was_proven_of_the_parts_is_what_a_whole_checkpoint_says(tmp_path: 
     assert whole.sidecars_kept == 0
     assert part.sidecars_kept > 0
     assert part.content == whole.content
+
+
+def test_after_a_long_tail_all_is_written_anew_and_none_of_it_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = grown(tmp_path / "table")
+    write(str(log.root), Shape.V2_PARQUET, options=SMALL)
+    log.commit(remove("f003"), add("g"))
+    wanted = seen(open_log(str(log.root)).snapshot())
+    monkeypatch.setattr(incremental, "MOST_TAIL_BYTES", log.commit_path(9).stat().st_size - 1)
+    done = write(str(log.root), Shape.V2_PARQUET, options=SMALL)
+    assert done.created
+    assert done.sidecars_kept == 0
+    assert seen(open_log(str(log.root)).snapshot()) == wanted
 
 
 def test_tombstones_go_with_their_sidecar_when_their_time_is_over(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,7 @@ from engine.actions import files_schema, tombstones_schema
 from engine.errors import DistributedError
 from engine.log.segment import Fallback
 from engine.replay.choice import choose_engine
+from engine.replay.heads import sidecars_of
 from engine.replay.local import Won, in_order, stream
 from engine.replay.state import LocalState, Singles
 from engine.snapshot import complete
@@ -84,7 +86,11 @@ class Builder:
             rows = _rows(_won(known.state), plan)
             return Made(plan, lay(rows, lambda: few_of(known.state), staging, plan), known.state)
         engine, skipped = choose_engine(
-            self.engine, segment, self.config, has_session=self.spark is not None
+            self.engine,
+            segment,
+            self.config,
+            has_session=self.spark is not None,
+            sidecars=partial(sidecars_of, segment, self.directory, self.config),
         )
         fallbacks: tuple[Fallback, ...] = () if skipped is None else (skipped,)
         if engine == "spark":

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from engine.upkeep.checkpoint.shape import CheckpointPlan
     from engine.upkeep.publish import Staging
 
+# A longer tail is not held here: its checkpoint is written whole, streaming or on Spark.
+MOST_TAIL_BYTES: Final = 64 * 1024 * 1024
+
 # More sidecars than these that are not half full are merged.
 _MOST_SMALL: Final = 8
 
@@ -81,10 +84,9 @@ def kept_sidecars(
     None where the last checkpoint is nothing to build upon, or so much changed that all is better
     written anew. Raises CorruptCheckpointError where a sidecar is not what the manifest says.
     """
-    base = base_of(segment, directory, plan)
-    if base is None:
-        return None
-    if sum(ref.size for ref in segment.tail) > sum(s.size_bytes for s in base.sidecars):
+    tail_bytes = sum(ref.size for ref in segment.tail)
+    base = base_of(segment, directory, plan) if tail_bytes <= MOST_TAIL_BYTES else None
+    if base is None or tail_bytes > sum(s.size_bytes for s in base.sidecars):
         return None
     singles = Singles()
     won = list(stream(replace(segment, checkpoint=None), directory, config, singles))

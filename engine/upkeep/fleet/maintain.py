@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from engine.config import Config
 from engine.errors import ReplayError, StorageError
 from engine.replay.choice import choose_engine
+from engine.replay.heads import sidecars_of
 from engine.upkeep.fleet.due import Due, due, look
 from engine.upkeep.fleet.tables import Target
 from engine.upkeep.fleet.tasks import TASKS
@@ -200,7 +201,13 @@ def plan(target: Target, request: Request) -> TableReport:
         found = look(log.directory, log.listing(), log.config, deep=request.deep)
         verify = request.verify or target.verify
         tasks = tuple(due(found, now_ms=request.now_ms(), verify=verify))
-        engine, _ = choose_engine("auto", found.segment, found.config, has_session=True)
+        engine, _ = choose_engine(
+            "auto",
+            found.segment,
+            found.config,
+            has_session=True,
+            sidecars=partial(sidecars_of, found.segment, log.directory, found.config),
+        )
         report = replace(
             report,
             table=log.directory.table_url,
