@@ -111,7 +111,8 @@ def truncate(
 ) -> None:
     """Drop all history before the latest version, after making and proving its checkpoint.
 
-    Older versions cannot be read any more, whatever their retention. Data files stay.
+    Older versions cannot be read any more, whatever their retention, and also where
+    delta.enableExpiredLogCleanup or spark.indextables.cleanup.enabled is false. Data files stay.
     """
     log = run.open(table)
     with run.bars.waiting("truncate"):

@@ -6,11 +6,12 @@ import json
 import logging
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 import engine.upkeep.compaction.write as compaction_module
@@ -323,6 +324,34 @@ def test_law_3_a_compaction_changes_no_snapshot(tmp_path_factory, random: Random
     assert [one.status for one in checked] == ["sound"]
 
 
+@given(
+    random=random_logs(),
+    cuts=st.lists(st.integers(1, 10), min_size=1, max_size=4),
+    large=st.booleans(),
+)
+def test_law_3_neither_do_many_compactions_and_wide_ones_over_them(
+    tmp_path_factory, random: RandomLog, cuts, large
+):
+    bare = replace(random, compactions=[], checkpoints=[], hint=None)
+    log = bare.write(tmp_path_factory.getbasetemp() / "law3-many")
+    log.filler(10 - log.version)
+    with pytest.MonkeyPatch.context() as patch:
+        if not large:
+            patch.setattr("engine.upkeep.compaction.lines.RANGE_BYTES", 64)
+        patch.setattr("engine.upkeep.compaction.tiles.WIDE", 2)
+        start = 0
+        for cut in sorted({*cuts, 10}):
+            if cut > start:
+                opened(log).compact(start, cut)
+                start = cut + 1
+        done = opened(log).compact(widen=True)
+    for version in range(log.version + 1):
+        assert_same(observed(opened(log).snapshot(version)), log.truth(version))
+    narrow = opened(log, **{"spark.databricks.delta.deltaLog.minorCompaction.useForReads": False})
+    assert_same(observed(narrow.snapshot()), log.truth())
+    event("wide" if any(one.status == "completed" for one in done) else "narrow")
+
+
 # --- once, and safely --------------------------------------------------------------------------
 
 
@@ -398,6 +427,42 @@ def test_t16_every_call_tells_what_it_did(tmp_path, caplog):
     }
     assert {name: told[0][name] for name in wanted} == wanted
     assert told[0]["duration"] >= 0
+
+
+def test_t16_a_dry_run_and_a_failure_are_told_too(tmp_path, caplog):
+    log = LogBuilder(tmp_path / "t").start().filler(5)
+    log.write(f"{6:020d}.json", b'{"add":{"path":"x","size":1x}}\n')
+    wrong = log.write(f"{1:020d}.{3:020d}.compacted.json", b"torn")
+    with caplog.at_level(logging.INFO, compaction_module.__name__):
+        opened(log).compact(4, 5, dry_run=True)
+        opened(log).compact(1, 3, repair=True, dry_run=True)
+        with pytest.raises(UnreadableLogFileError):
+            opened(log).compact(5, 6)
+        log.commit_path(2).write_bytes(b"torn too")
+        with pytest.raises(UnreadableLogFileError):
+            opened(log).compact(1, 3, repair=True)
+    told = [json.loads(r.message.partition(" ")[2]) for r in caplog.records]
+    assert [(one["startVersion"], one["status"]) for one in told] == [
+        (4, "planned"),
+        (1, "planned"),
+        (5, "failed"),
+        (1, "failed"),
+    ]
+    assert f"{6:020d}.json:1" in told[2]["found"]
+    assert f"{2:020d}.json:1" in told[3]["found"]
+    assert compactions(log) == [wrong.name]
+
+
+def test_spark_is_not_asked_to_repair_and_told_so_before_anything_is_done(tmp_path):
+    log = LogBuilder(tmp_path / "t").start().filler(10)
+    wrong = log.write(f"{1:020d}.{3:020d}.compacted.json", b"torn")
+    with pytest.raises(CompactionRefusedError, match="in this process only"):
+        opened(log).compact(repair=True, engine="spark")
+    assert compactions(log) == [wrong.name]
+    assert {one.status for one in opened(log).compact(repair=True, engine="local")} == {
+        "repaired",
+        "completed",
+    }
 
 
 def test_t18_tables_of_a_catalog_are_refused(tmp_path):

@@ -47,7 +47,7 @@ def template(tmp_path, request) -> LogBuilder:
 
 CASES = [
     *(("delta", operation) for operation in ("compact", "repair", "cleanup", "truncate")),
-    *(("indextables", operation) for operation in ("compact", "cleanup")),
+    *(("indextables", operation) for operation in ("compact", "cleanup", "truncate")),
 ]
 
 

@@ -93,7 +93,16 @@ class Compactor:
     dry_run: bool = False
 
     def run(self, windows: Iterable[Window], *, repairing: bool = False) -> list[Compacted]:
-        """Compact ranges one after the other; look at what is there where that is asked for."""
+        """Compact ranges one after the other; look at what is there where that is asked for.
+
+        Raises CompactionRefusedError where Spark is asked to look: only this process does.
+        """
+        if repairing and self.engine == "spark":
+            raise CompactionRefusedError(
+                self.directory.url,
+                "compactions are compared and repaired in this process only; "
+                "repair without the engine spark, or compact on it without repair",
+            )
         return [
             self._repaired(window)
             if repairing and window.existing is not None

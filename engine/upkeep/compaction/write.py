@@ -35,7 +35,10 @@ _logger: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What became of one range. `status` is completed, skipped, repaired, sound or planned."""
+    """What became of one range. `status` is completed, skipped, repaired, sound or planned.
+
+    Of one that failed, the log alone is told.
+    """
 
     tile: Tile
     status: str
@@ -132,8 +135,8 @@ def compact(
     if 0 < limit < window.size:
         return _told(_skipped(done, "windowTooLarge"), started)
     if dry_run:
-        return replace(done, status="planned", engine=None)
-    with staged(directory, now_ms) as staging:
+        return _told(replace(done, status="planned", engine=None), started)
+    with _telling_failure(done, started), staged(directory, now_ms) as staging:
         name = f"0.{done.name.rpartition('.')[2]}"
         written = writer.write(window.commits, staging, name)
         if not written.actions:
@@ -167,13 +170,15 @@ def repair(
         window_size=window.size,
         engine="local",
     )
-    wanted = essence_of(window.commits, directory, config)
-    if not (differences := damage(old, directory, config, wanted)):
+    with _telling_failure(done, started):
+        wanted = essence_of(window.commits, directory, config)
+        differences = damage(old, directory, config, wanted)
+    if not differences:
         return _told(done, started)
     done = replace(done, status="planned" if dry_run else "repaired", found="; ".join(differences))
     if dry_run:
-        return done
-    with staged(directory, now_ms) as staging:
+        return _told(done, started)
+    with _telling_failure(done, started), staged(directory, now_ms) as staging:
         name = f"0.{old.path.rpartition('.')[2]}"
         written = Local(directory, config).write(window.commits, staging, name)
         aside = f"aside.{name}"
@@ -191,6 +196,17 @@ def staged(directory: LogDirectory, now_ms: int) -> Iterator[Staging]:
         yield staging
     finally:
         staging.clear()
+
+
+@contextmanager
+def _telling_failure(done: Compacted, started: float) -> Iterator[None]:
+    """Tell the log of a range that could not be compacted; what was raised goes on."""
+    try:
+        yield
+    except Exception as error:
+        text = " ".join(str(error).split())
+        _told(replace(done, status="failed", found=text or type(error).__name__), started)
+        raise
 
 
 def _skipped(done: Compacted, reason: str) -> Compacted:
