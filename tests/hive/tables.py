@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from engine.hive.catalog import Catalog
 from engine.hive.fingerprint import fingerprint
 from engine.hive.finish import home_of
 
@@ -27,6 +29,7 @@ class Lake:
     def __init__(self, spark, folder: Path) -> None:
         self.spark, self.folder = spark, folder
         self._reader = spark.newSession()
+        self._catalog: Catalog | None = None
 
     def sql(self, statement: str):
         return self.spark.sql(statement)
@@ -119,15 +122,26 @@ class Lake:
         return sorted(found.mkString(",").split(",")) if found.size() else []
 
     def debris(self, table: str = "") -> list[str]:
-        """Return work directories, backup tables and open journals: what must not stay."""
+        """Return work directories, backup tables and open journals: what must not stay.
+
+        A directory of rewritten files that is no table's or partition's LOCATION is one of them.
+        """
         found = [name for name in self.tables() if name.startswith(f"__bkp_{table}")]
         for folder, folders, _ in os.walk(self.folder):
             found += [f"{folder}/{f}" for f in folders if "__compact_tmp_" in f or "__old_" in f]
+            made = [f"{folder}/{f}" for f in folders if re.fullmatch(r"\..*__compact_\d.*", f)]
+            found += [place for place in made if not self._is_read(place)]
             if Path(folder).name.endswith(".compact"):
                 found += [f"{folder}/{f}" for f in folders if f not in ("history", "lock")]
         beside = len(f"{self.folder}/")
         mine = (table, f".{table}_", f".{table}.")
         return [d for d in found if d.startswith("__bkp_") or d[beside:].startswith(mine)]
+
+    def _is_read(self, place: str) -> bool:
+        if self._catalog is None:
+            self._catalog = Catalog(self.spark)
+        read = self._catalog.locations("lake", but_not="", partitions=True)
+        return any(location.removeprefix("file:").startswith(f"{place}/") for location in read)
 
     def drop_all(self) -> None:
         for name in self.tables():

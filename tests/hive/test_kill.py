@@ -114,22 +114,39 @@ def test_cleanup_killed_after_any_step_keeps_every_row(victim, lake, doors, shap
 
 
 @pytest.mark.parametrize("swap", SWAPS)
-def test_recovery_killed_after_any_step_is_finished_by_the_next(victim, lake, doors, swap):
-    lake.make("t", "one_key")
-    for died_at in ("WRITTEN", "SET_ASIDE" if swap == "rename" else "REPOINTED"):
-        number, signal = 0, 9
-        while signal == 9:
-            number += 1
-            lake.restore(doors.catalog, "t")
-            died = victim("compact", "lake.t", swap, die_at=died_at, quickly=True)
-            assert died["signal"] == 9
-            answer = victim("recover", "lake.t", swap, die_after=number)
-            signal = answer["signal"]
-            recover(doors, doors.catalog.table("lake", "t"))
-            assert lake.seen(doors.catalog, "t") == 12, (died_at, answer["steps"])
-            rollback_if_standing(doors, "t")
-            assert not lake.debris(), (died_at, answer["steps"])
-        assert number > 4
+@pytest.mark.parametrize(
+    ("shape", "command", "died_at"),
+    [
+        ("one_key", "compact", "WRITTEN"),
+        ("one_key", "compact", "half way"),
+        ("flat", "rollback", "half way"),
+        ("two_keys", "rollback", "UNDO_INTENT"),
+        ("flat", "cleanup", "PURGE_INTENT"),
+        ("two_keys", "cleanup", "DELETED"),
+    ],
+)
+def test_recovery_killed_after_any_step_is_finished_by_the_next(
+    victim, lake, doors, swap, shape, command, died_at
+):
+    if died_at == "half way":
+        gap = "SET_ASIDE" if command == "compact" else "TAKEN_OUT"
+        died_at = gap if swap == "rename" else "REPOINTED"
+    lake.make("t", shape)
+    number, signal = 0, 9
+    while signal == 9:
+        number += 1
+        lake.restore(doors.catalog, "t")
+        if command != "compact":
+            compact_quickly(lake, doors, swap)
+        died = victim(command, "lake.t", swap, die_at=died_at, quickly=True)
+        assert died["signal"] == 9
+        answer = victim("recover", "lake.t", swap, die_after=number, quickly=True)
+        signal = answer["signal"]
+        recover(doors, doors.catalog.table("lake", "t"))
+        assert lake.seen(doors.catalog, "t") == ROWS[shape], answer["steps"]
+        rollback_if_standing(doors, "t")
+        assert not lake.debris(), answer["steps"]
+    assert number > 4
 
 
 def rollback_if_standing(doors, name):
