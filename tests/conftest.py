@@ -27,7 +27,12 @@ SESSIONS = (
     "tests/hive/",
     "tests/spark/",
 )
-APART = ("tests/spark/test_cluster.py", "tests/spark/test_connect.py", "tests/jobs/")
+APART = (
+    "tests/spark/test_checkpoint_kills.py",
+    "tests/spark/test_cluster.py",
+    "tests/spark/test_connect.py",
+    "tests/jobs/",
+)
 
 
 def session_of(nodeid: str) -> str | None:
