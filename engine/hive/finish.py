@@ -223,20 +223,24 @@ def _recover(doors: Doors, table: Table, home: str, lock: Lock) -> Iterator[dict
         job = Job(table, run.swap, run.backup, journal, lock)
         if run.course is not Course.CLOSED:
             journal.record(Event.RECOVER, epoch=lock.epoch)
-            disown(doors, job, run)
+        strays = () if run.course is Course.CLOSED else disown(doors, job, run)
         ended = finish(doors, job)
         outcome = ended.closing.get("outcome", ended.course.value)
         told = {"run": name, "was": run.course.value, "now": outcome}
-        yield told | ({"warning": ended.warning} if ended.warning else {})
+        moved = [f"{unit} was moved, and its files were left as they lie" for unit in strays]
+        warning = "; ".join([*moved, *([ended.warning] if ended.warning else [])])
+        yield told | ({"warning": warning} if warning else {})
 
 
-def disown(doors: Doors, job: Job, run: Run) -> None:
+def disown(doors: Doors, job: Job, run: Run) -> list[str]:
     """Let go of the units for which the metastore does not vouch: nothing there is touched."""
-    way = ways(run)
+    way, strays = ways(run), []
     for name, state in run.units.items():
         acted_on = run.course is Course.PURGING or way[name] is not Way.STAY
         if acted_on and state.phase is not Phase.UNDONE and not vouched(doors, job.table, state):
             job.journal.record(Event.UNDONE, name, strayed=True)
+            strays.append(state.unit.label)
+    return strays
 
 
 def _read(doors: Doors, job: Job) -> Run:

@@ -85,8 +85,10 @@ def purge(doors: Doors, job: Job, run: Run) -> list[str]:
         job.lock.check()
         _delete(doors, job, run, state)
         doors.hook(Step.DELETED, state.unit.name)
-    places = [state.places.kept for state in run.units.values() if state.stood]
-    return [place for place in places if doors.files.names(place)]
+    # Under the location swap, a unit that went back lives where its originals were kept.
+    rename = run.swap is Swap.RENAME
+    ours = [state for state in run.units.values() if state.stood] if rename else run.standing()
+    return [state.places.kept for state in ours if doors.files.names(state.places.kept)]
 
 
 def refuse_read(doors: Doors, table: Table, run: Run) -> None:

@@ -59,6 +59,8 @@ def recovered(console: Console, runs: Sequence[dict[str, Any]]) -> None:
     """Print what became of interrupted runs."""
     for item in runs:
         console.print(f"recovered run {item['run']}: it was {item['was']}, now it is {item['now']}")
+        if item.get("warning"):
+            console.print(escape(item["warning"]), soft_wrap=True)
 
 
 def run(console: Console, body: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -137,6 +138,27 @@ def test_a_partition_dropped_since_does_not_wedge_the_table(lake, doors, swap):
     assert lake.count("t") == 6
 
 
+def test_a_partition_moved_since_a_crash_is_let_go_and_told(lake, quickly, victim):
+    lake.make("t", "one_key")
+    assert victim("compact", "lake.t", die_at="SET_ASIDE", quickly=True)["signal"] == 9
+    (kept,) = lake.path("t").glob(".dt=a__old_*/dt=a")
+    shutil.copytree(kept, lake.folder / "elsewhere")
+    unit = quickly.catalog.units(of(quickly))[0]
+    quickly.catalog.set_location(of(quickly), unit, f"file:{lake.folder}/elsewhere")
+    (told,) = recover(quickly, of(quickly))
+    assert "dt=a was moved" in told["warning"]
+    assert len(list(kept.glob("*.parquet"))) == 3, "nobody knows what they are to the table now"
+    assert lake.seen(quickly.catalog, "t") == 12
+
+
+def test_a_partition_rolled_back_alone_is_not_told_of_as_left(lake, quickly):
+    lake.make("t", "one_key")
+    compact(quickly, of(quickly), serially(Swap.LOCATION))
+    rollback(quickly, of(quickly), partitions=["dt=a"])
+    assert [done["left"] for done in cleanup(quickly, of(quickly))] == [[]]
+    assert lake.seen(quickly.catalog, "t") == 12
+
+
 def test_statistics_that_fail_do_not_stop_a_rollback_or_a_recovery(lake, quickly, victim):
     class Uncounted(type(quickly.catalog)):
         def measure(self, table, unit, *, rows):
@@ -178,3 +200,15 @@ def test_the_directory_around_a_new_location_lets_the_tables_readers_in(lake, qu
         os.umask(before)
     (shell,) = lake.folder.glob(".t__compact_*")
     assert [folder.stat().st_mode & 0o777 for folder in (shell, shell / "t")] == [0o755, 0o755]
+
+
+def test_rewritten_files_that_no_location_names_count_as_left_behind(lake, quickly):
+    lake.make("t")
+    compact(quickly, of(quickly), serially(Swap.LOCATION))
+    cleanup(quickly, of(quickly))
+    assert lake.debris() == []
+    (unit,) = quickly.catalog.units(of(quickly))
+    place = Path(unit.location.removeprefix("file:"))
+    shutil.copytree(place, lake.path("t"))
+    quickly.catalog.set_location(of(quickly), unit, f"file:{lake.path('t')}")
+    assert lake.debris() == [str(place.parent)]
