@@ -54,8 +54,8 @@ bench: $(VENV)/.all ## Measure against the peers; print the table, write JSON an
 hive-demo: $(VENV)/.all java ## Compact three Hive tables of tiny files, roll one back, clean the others
 	@$(BIN)/python -m engine.hive.demo
 
-hive-bench: $(VENV)/.all java ## Compact a gigabyte of small files, serially and in parallel
-	@$(BIN)/python -m bench.hive_bench $(ARGS)
+hive-bench: $(VENV)/.all java ## Measure the compaction of Hive tables alone: part of `make bench`
+	@$(BIN)/python -m bench --shapes H,H-M,H-G --output build/bench-hive $(ARGS)
 
 all: check test ## What CI runs
 

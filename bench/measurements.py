@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.fleet import tables
+from bench.hive_bench import small_files
 from bench.logs import Prepare, sampled
 
 
@@ -345,5 +346,28 @@ MEASUREMENTS: Final = (
             copies=True,
         )
         for millions in (2, 4)
+    ),
+    Measurement(
+        name="H",
+        what="a Hive table: 96 partitions of 20 small files, each compacted into one",
+        prepare=small_files(partitions=96, files=20, megabytes=480),
+        contenders=(
+            Contender("parallel", "bench.hive_bench:parallel"),
+            Contender("serial", "bench.hive_bench:serial"),
+        ),
+        goals=(Goal("seconds", at_least=1.5, than="serial"),),
+        agree=("files", "files_after", "rows"),
+        copies=True,
+    ),
+    *(
+        Measurement(
+            name=name,
+            what=f"{megabytes:,} MB of small files in a Hive table: the driver's memory",
+            prepare=small_files(partitions=16, files=50, megabytes=megabytes),
+            contenders=(Contender("txlog", "bench.hive_bench:memory"),),
+            goals=(Goal("driver_mb", at_most=1.2, than="txlog", of="H-M"),) if of_gigabyte else (),
+            copies=True,
+        )
+        for name, megabytes, of_gigabyte in (("H-M", 100, False), ("H-G", 1_050, True))
     ),
 )
