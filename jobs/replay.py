@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.job import Job, arguments, run
 from engine.replay.spark_errors import told
+from engine.report.progress import Bars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _replay(job: Job) -> None:
     args = job.args
-    snapshot = job.open(args.table).snapshot(args.version, engine=args.engine)
+    log = job.open(args.table)
+    with Bars(shown=not args.json).replay("replay") as progress:
+        snapshot = log.snapshot(args.version, engine=args.engine, progress=progress)
     if args.output and not args.dry_run:
         with told():
             snapshot.to_spark(job.spark).write.mode("error").parquet(args.output)

@@ -6,8 +6,9 @@ sums, and the few actions that are one of a kind.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from engine.log.listing import LogDirectory
     from engine.log.segment import LogSegment
     from engine.replay import Progress
+
+_logger: Final = logging.getLogger(__name__)
 
 
 class SparkReplay:
@@ -52,10 +55,12 @@ class SparkReplay:
         """Return the state of a segment: sums and single actions now, files when asked for."""
         with told(), Watched(self._spark, segment.size_bytes, progress) as watched:
             frames = ReplayFrames(self._spark, segment, directory, config, watched.count)
-            state = _state(frames)
+            state = _state(frames, watched)
+        metrics = watched.metrics()
+        _logger.info("%s at version %d: %s", directory.table_url, segment.version, metrics)
         if self._count is not None:
             self._count(watched.counts())
-        return replace(state, counted=watched.metrics())
+        return replace(state, counted=metrics)
 
 
 @dataclass(frozen=True)
@@ -103,12 +108,13 @@ class SparkState:
         return replace(self, protocol=protocol)
 
 
-def _state(frames: ReplayFrames) -> SparkState:
+def _state(frames: ReplayFrames, watched: Watched) -> SparkState:
     """Run the jobs that the sums and the single actions take."""
-    _, base = frames.checkpoint
+    with watched.phase("base"):
+        _, base = frames.checkpoint
     if frames.segment.checkpoint is not None:
         refuse_headless(base, frames.segment)
-    sums = add_up(frames)
+    sums = add_up(frames, watched.phase)
     for version, ordinal, kind, _, text in sums.singles:
         base.enter(kind, (version, ordinal), orjson.loads(text))
     total = sums.total

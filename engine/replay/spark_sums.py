@@ -9,6 +9,8 @@ checkpoint holds a key twice, the checkpoint's rows go into the lots as well.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -49,24 +51,41 @@ class Sums:
     has_repeats: bool = False
 
 
-def add_up(frames: ReplayFrames) -> Sums:
-    """Run the jobs of a version."""
+Phase = Callable[[str], AbstractContextManager[None]]
+
+
+def add_up(frames: ReplayFrames, phase: Phase | None = None) -> Sums:
+    """Run the jobs of a version, each within its `phase`.
+
+    After a short tail these are `tail` and `checkpoint`; `settle` is everything in one job.
+    """
+    phase = phase or _untimed
     found = None
     if frames.segment.checkpoint is not None and frames.is_short_tail:
-        found = _with_short_tail(frames)
-    return found or _sums(_settled(frames, whole=True))
+        found = _with_short_tail(frames, phase)
+    if found is not None:
+        return found
+    with phase("settle"):
+        return _sums(_settled(frames, whole=True))
 
 
-def _with_short_tail(frames: ReplayFrames) -> Sums | None:
+def _untimed(_: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def _with_short_tail(frames: ReplayFrames, phase: Phase) -> Sums | None:
     """Add up by what each task finds; None where the checkpoint holds a key twice."""
-    tail = _settled(frames, whole=False) if frames.segment.tail else []
+    with phase("tail"):
+        tail = _settled(frames, whole=False) if frames.segment.tail else []
     touched = b"".join(row["keys"] for row in tail)
     pieces = frames.checkpoint_pieces
     lots = len(pieces)
     task = partial(sum_checkpoint, touched=touched, lots=lots)
     parts = frames.mapped(pieces, task, FIELDS, HALVES)
     spread = parts.repartitionById(lots, parts["lot"])
-    found = spread.mapInArrow(compare_halves, from_arrow_schema(COMPARED)).collect()
+    compared = spread.mapInArrow(compare_halves, from_arrow_schema(COMPARED))
+    with phase("checkpoint"):
+        found = compared.collect()
     if any(row["repeats"] for row in found):
         return None
     sums = _sums(tail)

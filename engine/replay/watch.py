@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
@@ -12,7 +13,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.errors import PySparkException
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from pyspark.sql import SparkSession
@@ -56,7 +57,10 @@ class Watched:
         self._size_bytes = size_bytes
         self._group = f"txlog-{uuid.uuid4().hex[:12]}"
         self._stop = threading.Event()
+        self._reporter: threading.Thread | None = None
+        self._told = 0
         self._seconds = 0.0
+        self._phases: dict[str, float] = {}
         self._started = 0.0
         self._before: dict[str, str | None] = {}
         self._accumulator: Accumulator[dict[str, int]] | None = (
@@ -74,7 +78,8 @@ class Watched:
             self._before = {name: self._context.getLocalProperty(name) for name in _GROUP}
             self._context.setJobGroup(self._group, "txlog replay")
             if self._progress is not None:
-                threading.Thread(target=self._report, daemon=True).start()
+                self._reporter = threading.Thread(target=self._report, daemon=True)
+                self._reporter.start()
         return self
 
     def __exit__(
@@ -85,6 +90,10 @@ class Watched:
     ) -> None:
         self._stop.set()
         self._seconds = time.perf_counter() - self._started
+        if self._reporter is not None:
+            self._reporter.join()
+        if error is None:
+            self._tell(self._size_bytes)
         if self._context is not None:
             for name, value in self._before.items():
                 self._context.setLocalProperty(name, value)
@@ -93,11 +102,25 @@ class Watched:
         """Return what the tasks counted."""
         return dict(self._accumulator.value) if self._accumulator else {}
 
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the seconds that a `with` takes to those of a phase."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            took = time.perf_counter() - started
+            self._phases[name] = self._phases.get(name, 0.0) + took
+
     def metrics(self) -> dict[str, Any]:
-        """Return the counts, the bytes shuffled (None where Spark does not tell), the seconds."""
+        """Return the counts, the bytes shuffled (None where Spark does not tell), the seconds.
+
+        `phases` are the seconds of each phase that there was.
+        """
         return {
             **self.counts(),
             "shuffleBytes": self._shuffle_bytes(),
+            "phases": {name: round(seconds, 3) for name, seconds in self._phases.items()},
             "seconds": round(self._seconds, 3),
         }
 
@@ -117,13 +140,13 @@ class Watched:
         return [job for job in found if job is not None]
 
     def _report(self) -> None:
-        assert self._progress is not None
-        told = 0
         while not self._stop.wait(_POLL_SECONDS):
-            done = int(self._size_bytes * self._fraction())
-            if done > told:
-                self._progress(done - told)
-                told = done
+            self._tell(int(self._size_bytes * self._fraction()))
+
+    def _tell(self, done: int) -> None:
+        if self._progress is not None and done > self._told:
+            self._progress(done - self._told)
+            self._told = done
 
     def _fraction(self) -> float:
         tracker = self._context.statusTracker()

@@ -212,3 +212,15 @@ def test_a_trace_of_the_jvm_becomes_its_first_reason() -> None:
     assert isinstance(error, DistributedError)
     assert "Job aborted due to stage failure" in str(error)
     assert "\n" not in str(error)
+
+
+def test_a_checksum_that_contradicts_is_told_of_on_spark_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log = LogBuilder(tmp_path).start(add("a", size=10))
+    beside = log.commit_path(0).with_suffix(".crc")
+    beside.write_text('{"numFiles": 7, "tableSizeBytes": 10}')
+    found = open_log(str(tmp_path), spark=spark).snapshot(engine="spark")
+    assert found.engine == "spark"
+    (fallback,) = found.fallbacks
+    assert "numFiles is 7 in it, 1 in the log" in fallback.reason

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +15,7 @@ from engine.replay import spark_sums
 from engine.replay.executor import reduced_schema
 from engine.replay.spark import ReplayFrames
 from engine.replay.sums import SETTLED
+from engine.replay.watch import Watched
 from tests.logs import LogBuilder, add, remove
 
 if TYPE_CHECKING:
@@ -124,12 +127,22 @@ def test_after_a_long_tail_only_sums_come_to_the_driver(
     assert found.totals() == open_log(str(tmp_path)).snapshot(engine="local").totals()
     assert found.totals().num_files == 1499
     assert {"files", "singles"} <= set(collected[0].asDict()) <= {*SETTLED.names}
+    assert set(found.state.metrics()["phases"]) == {"base", "settle"}
     assert sum(len(row["singles"]) for row in collected) < 2000
 
 
-def test_the_tail_is_parsed_once(spark: SparkSession, snapshot: Snapshot) -> None:
+def test_the_tail_is_parsed_once_and_the_log_says_what_was_done(
+    spark: SparkSession, snapshot: Snapshot, caplog: pytest.LogCaptureFixture
+) -> None:
     log = open_log(snapshot.directory.table_url, spark=spark)
-    metrics = log.snapshot(engine="spark").state.metrics()
+    with caplog.at_level(logging.INFO, logger="engine.replay.spark_state"):
+        found = log.snapshot(engine="spark")
+    metrics = found.state.metrics()
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "engine.replay.spark_state"]
+    assert line == f"{snapshot.directory.table_url} at version 2: {metrics}"
+    assert found.summary()["metrics"] == metrics
+    assert set(metrics["phases"]) == {"base", "tail", "checkpoint"}
+    assert 0 < sum(metrics["phases"].values()) <= metrics["seconds"] + 0.01
     assert metrics["files"] == 3
     assert metrics["actions"] == 103
     assert metrics["reduced"] == 3
@@ -202,4 +215,24 @@ def test_progress_tells_bytes_and_never_more_than_there_are(
     found = log.snapshot(engine="spark", progress=lambda segment: told.append)
     assert found.engine == "spark"
     assert all(step > 0 for step in told)
-    assert sum(told) <= found.segment.size_bytes
+    assert sum(told) == found.segment.size_bytes
+
+
+def test_progress_is_told_on_the_way_and_the_rest_only_of_what_was_done(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    heard = threading.Event()
+
+    def hear(step: int) -> None:
+        told.append(step)
+        heard.set()
+
+    monkeypatch.setattr(Watched, "_fraction", lambda _: 0.4)
+    with Watched(spark, 1000, hear):
+        assert heard.wait(30)
+        assert told == [400]
+    assert told == [400, 600]
+    with pytest.raises(OSError, match="lost"), Watched(spark, 1000, hear):
+        raise OSError("lost")
+    assert sum(told[2:]) < 1000
