@@ -66,9 +66,16 @@ def test_spark_writes_what_this_process_writes(
     assert not log.file(STAGING).exists()
 
 
-def test_a_damaged_commit_is_named_by_spark_too(spark, tmp_path):
+@pytest.mark.parametrize("one_task_bytes", [1, 1 << 30])
+@pytest.mark.parametrize(
+    "damaged", ['{"add":{"path":"torn","si', '{"add":{"path":"f1","size":1x}}']
+)
+def test_a_damaged_commit_is_named_by_spark_too(
+    spark, tmp_path, monkeypatch, damaged, one_task_bytes
+):
+    monkeypatch.setattr("engine.upkeep.compaction.spark.ONE_TASK_BYTES", one_task_bytes)
     log = table(tmp_path / "t", "delta")
-    log.write(f"{3:020d}.json", b'{"add":{"path":"torn","si')
+    log.write(f"{3:020d}.json", damaged.encode())  # and a later commit removes f1
     with pytest.raises(UnreadableLogFileError, match=f"{3:020d}.json"):
         open_log(str(log.root), spark=spark).compact(1, log.version, engine="spark")
     assert not list(log.directory.glob("*.compacted.*"))
