@@ -7,6 +7,7 @@ through SQL, with every name and value quoted. A live table is altered only by `
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -231,8 +232,11 @@ class Catalog:
     def _location(self, storage: Any) -> str:
         uri = _option(storage.locationUri())
         place = str(self._jvm.org.apache.hadoop.fs.Path(uri).toString()) if uri else ""
-        # hdfs:/x and hdfs://host/x are one directory, and are compared as text.
-        return self._files.qualify(place) if _UNQUALIFIED.match(place) else place
+        # hdfs:/x and hdfs://host/x are one directory, and are compared as text. One whose scheme
+        # this session does not know is no directory of ours.
+        with suppress(Py4JJavaError):
+            return self._files.qualify(place) if _UNQUALIFIED.match(place) else place
+        return place
 
 
 def quote(*names: str) -> str:

@@ -110,8 +110,10 @@ def test_all_locations_cost_a_call_a_database_and_none_for_unrelated_partitions(
 
 
 def test_a_location_without_a_host_is_the_same_as_with_it(spark, monkeypatch):
-    monkeypatch.setattr(Files, "qualify", lambda _, place: f"hdfs://nn/{place.rpartition(':/')[2]}")
     catalog = Catalog(spark)
+    assert catalog._location(Storage(spark, "unheard:/x")) == "unheard:/x"
+    assert catalog._location(Storage(spark, "/x")) == "file:/x"
+    monkeypatch.setattr(Files, "qualify", lambda _, place: f"hdfs://nn/{place.rpartition(':/')[2]}")
     for written, read in (
         ("hdfs:/x", "hdfs://nn/x"),
         ("hdfs://nn/x", "hdfs://nn/x"),
