@@ -100,11 +100,21 @@ class ReplayFrames:
         """Return the live files: the fields of `add`, and `dvId`."""
         return self._of_kind("add", fields).select("add.*", "dvId")
 
-    def with_untouched(self, tail: DataFrame, fields: tuple[str, ...] | None = None) -> DataFrame:
-        """Return the winners of the tail, and before them the checkpoint's rows they leave."""
+    def with_untouched(
+        self,
+        tail: DataFrame,
+        fields: tuple[str, ...] | None = None,
+        *,
+        laid: DataFrame | None = None,
+    ) -> DataFrame:
+        """Return the winners of the tail, and before them the checkpoint's rows they leave.
+
+        `laid` are the same winners as they are to be spread, where that is not as they are.
+        """
+        laid = tail if laid is None else laid
         if self.segment.checkpoint is None:
-            return tail
-        return self._untouched(fields, tail).unionByName(tail)
+            return laid
+        return self._untouched(fields, tail).unionByName(laid)
 
     def tombstones(self) -> DataFrame:
         """Return the removes that won: the fields of `remove`, and `dvId`."""

@@ -1,7 +1,7 @@
 """Spark writes a checkpoint: its tasks stage and prove their files, the driver only names them.
 
     one file      one task reads the log and writes it, as the local engine does
-    sidecars      winners of the tail ─┬─► a task each
+    sidecars      winners of the tail ─┬─► a task each, the tail by age
     parts         rows of the old      ┴─► by hash of the path, a task a part
                   checkpoint, untouched
 
@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from engine.errors import CheckpointValidationError
 from engine.replay.local import refuse_headless
-from engine.replay.rules import STATE_KEYS
+from engine.replay.rules import NEWEST, STATE_KEYS
 from engine.replay.spark import ReplayFrames
 from engine.replay.spark_errors import told
 from engine.replay.spark_sums import add_up
@@ -91,7 +91,7 @@ def _counted(
         sums = add_up(frames)
         live = sums.total["files"]
         frames = replace(frames, has_repeats=sums.has_repeats)
-    with _rows(frames) as rows:
+    with _rows(frames, by_age=job.plan.shape.is_v2) as rows:
         laid, state = write(rows, job)
     adds = laid.content.counts.get("add", 0)
     if live is not None and live != adds:
@@ -101,16 +101,28 @@ def _counted(
 
 
 @contextmanager
-def _rows(frames: ReplayFrames, fields: tuple[str, ...] | None = None) -> Iterator[DataFrame]:
-    """Give the actions that win: those of the tail, and what is left of the checkpoint."""
+def _rows(
+    frames: ReplayFrames, fields: tuple[str, ...] | None = None, *, by_age: bool = False
+) -> Iterator[DataFrame]:
+    """Give the actions that win: those of the tail, and what is left of the checkpoint.
+
+    With `by_age` the tail's are not where their keys fall, but newest first: so the next commits,
+    which mostly touch the youngest files, touch few sidecars.
+    """
     tail = frames.winners(fields)
-    if frames.segment.checkpoint is None:
+    if frames.segment.checkpoint is None and not by_age:
         yield tail
         return
-    # Parsed once: its keys are held against the checkpoint before its rows are written.
+    # Parsed once: its keys are held against the checkpoint, or its versions dealt out, before its
+    # rows are written.
     tail.persist()
+    laid = None
+    if by_age:
+        newest_first = [F.desc(name) for name in NEWEST]
+        tasks = frames.tasks(frames.tail_pieces)
+        laid = tail.repartitionByRange(tasks, *newest_first).sortWithinPartitions(*newest_first)
     try:
-        yield frames.with_untouched(tail, fields)
+        yield frames.with_untouched(tail, fields, laid=laid)
     finally:
         tail.unpersist()
 
