@@ -65,7 +65,7 @@ class KeySet:
 
     def _grow(self, keys: int) -> None:
         slots = len(self._first)
-        while slots < keys * _ROOM * 2:
+        while slots < keys * _ROOM:
             slots *= 2
         first, second = self._first, self._second
         full = first != _EMPTY

@@ -166,3 +166,12 @@ def test_the_newest_row_of_each_key_wins_in_any_order(rows, seed: int) -> None:
     got = {(k, h): (v, o) for (k, h, v, o), kept in zip(placed, keep, strict=True) if kept}
     assert got == wanted
     assert keep.sum() == len(wanted)
+
+
+def test_a_key_costs_32_to_64_bytes() -> None:
+    keys, numbers = KeySet(), np.random.default_rng(1)
+    for _ in range(60):
+        found = numbers.integers(1, 2**63, (2, 2_000), dtype=np.uint64)
+        keys.add(found[0], found[1])
+        if len(keys) > 4_000:
+            assert 32 <= (keys._first.nbytes + keys._second.nbytes) / len(keys) <= 64
