@@ -34,13 +34,21 @@ MOST_STEPS = 40
 TWO_DAYS = 2 * 24 * 3600 * 1000
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    log = LogBuilder(tmp_path / "base")
+def built(root: Path, log_format: str = "delta", *, v2: bool = True) -> Path:
+    log = LogBuilder(root, log_format)
     features = {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}
-    log.commit(protocol(3, 7, **features), metadata(), *(add(f"f{at}") for at in range(9)))
+    log.commit(
+        protocol(3, 7, **features) if v2 else protocol(),
+        metadata(),
+        *(add(f"f{at}") for at in range(9)),
+    )
     log.commit(remove("f1"), add("g"))
     return log.root
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return built(tmp_path / "base")
 
 
 def finish(table: str, wanted: dict[str, Any], shape: Shape) -> None:
@@ -59,9 +67,12 @@ def finish(table: str, wanted: dict[str, Any], shape: Shape) -> None:
     assert ".txlog-staging" not in directory.storage.list_directories(directory.path)
 
 
-def victims(tables: list[str], shape: Shape, **more: str) -> int:
-    """Kill a driver at every step, each on its own table; return how many steps there were."""
-    spec = json.dumps({"tables": tables, "shape": shape.value})
+def victims(tables: list[str], shape: Shape, stride: int = 1, **more: str) -> int:
+    """Kill a driver at every step, each on its own table; return how many steps there were.
+
+    With a stride of 2, only before each change: what is left after it is what the next one finds.
+    """
+    spec = json.dumps({"tables": tables, "shape": shape.value, "stride": stride})
     ran = subprocess.run(
         [sys.executable, str(VICTIM), spec],
         env={**environment(), **more},
@@ -86,6 +97,28 @@ def test_a_driver_killed_between_any_two_steps_leaves_the_table_as_it_was(
         shutil.copytree(base, table)
     steps = victims(tables, shape)
     assert steps >= 6
+    for table in tables[: steps + 1]:
+        finish(table, wanted, shape)
+
+
+@pytest.mark.parametrize(
+    ("log_format", "shape"),
+    [
+        ("delta", Shape.MULTI_PART),
+        ("delta", Shape.V2_JSON),
+        ("indextables", Shape.CLASSIC),
+    ],
+)
+def test_a_driver_killed_before_any_change_leaves_any_shape_as_it_was(
+    tmp_path: Path, log_format: str, shape: Shape
+) -> None:
+    base = built(tmp_path / "base", log_format, v2=shape.is_v2)
+    wanted = seen(open_log(str(base)).snapshot(engine="local"))
+    tables = [str(tmp_path / f"table-{step}") for step in range(MOST_STEPS)]
+    for table in tables:
+        shutil.copytree(base, table)
+    steps = victims(tables, shape, stride=2)
+    assert steps >= 3
     for table in tables[: steps + 1]:
         finish(table, wanted, shape)
 

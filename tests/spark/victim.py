@@ -1,9 +1,10 @@
 """Drivers that die while Spark writes a checkpoint: `python victim.py SPEC`, where SPEC is JSON.
 
-`{"tables": [T0, T1, …], "shape": S}`: one session; for each table a forked driver that kills itself
-at the n-th step, where a step is the moment before or after a change to the storage. Prints, a
-line each, whether it died. `{"table": T, "marker": FILE}`: a driver whose executors stop in the
-middle of their first file, having written FILE, and wait to be killed.
+`{"tables": [T0, T1, …], "shape": S, "stride": K}`: one session; for each table a forked driver that
+kills itself at a step, K steps after the one of the table before, where a step is the moment before
+or after a change to the storage. Prints, a line each, whether it died.
+`{"table": T, "marker": FILE}`: a driver whose executors stop in the middle of their first file,
+having written FILE, and wait to be killed.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def main(spec: dict[str, Any]) -> None:
         storage = StuckStorage("file", {"marker": spec["marker"]}, Config())
         object.__setattr__(log.directory, "storage", storage)
         run(log, spark, None)
-    for step, table in enumerate(spec["tables"], 1):
+    for at, table in enumerate(spec["tables"]):
+        step = 1 + at * spec["stride"]
         pid = os.fork()
         if pid == 0:
             log = open_log(table)
