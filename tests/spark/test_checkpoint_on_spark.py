@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 
 from engine import ReplayError, open_log
@@ -27,6 +28,7 @@ from tests.random_logs import random_logs
 from tests.spark.fixtures import environment
 from tests.upkeep.kept import NOW, seen
 from tests.upkeep.test_checkpoint import writable
+from tests.upkeep.test_interop import delta_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,6 +105,21 @@ def test_what_a_tail_leaves_of_a_checkpoint_is_carried_on(
     log.commit(remove("f1"), remove("f2"), add("g", size=5))
     log.commit(add("f2"), remove("g"))
     both(log.root, shape, spark)
+
+
+@pytest.mark.parametrize("shape", SHAPES["delta"])
+def test_deltalake_reads_what_spark_wrote_to_the_same_state(
+    tmp_path: Path, spark: SparkSession, shape: Shape
+) -> None:
+    log = delta_log(tmp_path / "t", v2=shape.is_v2)
+    before = DeltaTable(str(log.root))
+    files, about = sorted(before.file_uris()), before.metadata()
+    write(log.root, shape, spark, **(SMALL if shape.is_split or shape.is_v2 else {}))
+    log.clean_up(log.version)  # only the checkpoint is left to read from
+    found = DeltaTable(str(log.root))
+    assert found.version() == log.version
+    assert sorted(found.file_uris()) == files
+    assert (found.metadata().id, found.transaction_version("a")) == (about.id, 4)
 
 
 @pytest.mark.golden
