@@ -15,6 +15,8 @@ from bench.run import Result, Verdict, judge
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bench.measurements import Goal
+
 _HEADINGS = ("", "what", "live files", "beside", "txlog s", "its s", "speed", "txlog MB", "its MB",
              "memory", "goal")  # fmt: skip
 _METRICS = ("seconds", "cpu_seconds", "import_seconds", "process_seconds", "peak_mb")
@@ -118,7 +120,7 @@ def _rows(result: Result, results: Sequence[Result]) -> list[tuple[str, ...]]:
             verdict
             for verdict in verdicts
             if verdict.goal.than == contender.name
-            or (verdict.goal.of and contender is measurement.contenders[-1])
+            or (_is_apart(verdict.goal) and contender is measurement.contenders[-1])
         ]
         rows.append(
             (
@@ -138,12 +140,19 @@ def _rows(result: Result, results: Sequence[Result]) -> list[tuple[str, ...]]:
     return rows
 
 
+def _is_apart(goal: Goal) -> bool:
+    """Whether a goal is about no other contender of its own measurement."""
+    return bool(goal.of) or goal.than is None
+
+
 def _goal(verdict: Verdict) -> str:
     goal = verdict.goal
     mark = {True: "pass", False: "FAIL", None: "not measured"}[verdict.met]
     what = {"seconds": "time", "peak_mb": "memory"}.get(goal.metric, goal.metric)
     if goal.at_least is not None:
         return f"speed >= {goal.at_least:g}x: {mark}"
+    if goal.than is None:
+        return f"{what} <= {goal.at_most:,.0f}: {mark}"
     of = f" of {goal.of}" if goal.of else ""
     ratio = f" ({verdict.ratio:.2f}x)" if goal.of and verdict.ratio else ""
     return f"{what} <= {goal.at_most:g}x{of}: {mark}{ratio}"

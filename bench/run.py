@@ -70,7 +70,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A goal, and the ratio that was measured; None where the other was not."""
+    """A goal, and the ratio (or number) that was measured; None where the other was not."""
 
     goal: Goal
     ratio: float | None
@@ -124,11 +124,14 @@ def judge(result: Result, results: Sequence[Result]) -> list[Verdict]:
     by_name = {other.measurement.name: other for other in results}
     verdicts = []
     for goal in result.measurement.goals:
+        ours = result.median(result.measurement.contenders[0].name, goal.metric)
+        if goal.than is None:
+            verdicts.append(Verdict(goal, ours))
+            continue
         other = by_name.get(goal.of or result.measurement.name)
         if other is None or goal.than not in other.runs:
             verdicts.append(Verdict(goal, None))
             continue
-        ours = result.median(result.measurement.contenders[0].name, goal.metric)
         theirs = other.median(goal.than, goal.metric)
         ratio = theirs / ours if goal.at_least is not None else ours / theirs
         verdicts.append(Verdict(goal, ratio))

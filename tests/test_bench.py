@@ -49,6 +49,12 @@ def test_a_goal_is_a_ratio_of_medians():
     ]
 
 
+def test_a_goal_may_bound_a_number_itself():
+    goals = (Goal("peak_mb", at_most=50, than=None), Goal("peak_mb", at_most=49, than=None))
+    result = Result(Measurement("P", "", SMALL, REPLAY, goals), 0, {"txlog": [run(1)]})
+    assert [(v.ratio, v.met) for v in judge(result, [result])] == [(50, True), (50, False)]
+
+
 def test_a_goal_beside_what_was_not_measured_is_not_judged():
     goal = Goal("seconds", at_most=2, than="txlog", of="B")
     result = Result(Measurement("D", "", SMALL, REPLAY, (goal,)), 0, {"txlog": [run(1)]})
