@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from engine.upkeep.verify.findings import SEVERITIES
+from engine.upkeep.verify.catalogue import SEVERITIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

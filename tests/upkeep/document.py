@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine import open_log
-from engine.upkeep.verify.findings import RULES, Finding
+from engine.upkeep.verify.catalogue import RULES
 from engine.upkeep.verify.verify import verify
 from tests.upkeep.defects import DEFECTS, NOW, Defect, sound_log
+
+if TYPE_CHECKING:
+    from engine.upkeep.verify.findings import Finding
 
 DOCS = Path(__file__).parents[2] / "docs" / "verify.md"
 BEGIN, END = "<!-- catalogue -->\n", "<!-- end of catalogue -->\n"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 
 from engine import ReplayError, open_log
-from engine.upkeep.verify.findings import RULES, Findings, some
+from engine.upkeep.verify.catalogue import RULES
+from engine.upkeep.verify.findings import Findings, some
 from engine.upkeep.verify.vectors import vector_path
 from engine.upkeep.verify.verify import verify
 from tests.golden.cases import GOLDEN, MISSING, TABLES

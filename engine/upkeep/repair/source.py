@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from engine.errors import NotProvableError
 from engine.log.paths import FileKind, TransactionFileRef
 from engine.log.segment import Checkpoint, LogSegment
+from engine.upkeep.verify.catalogue import RULES
 from engine.upkeep.verify.doubts import DISAGREE
-from engine.upkeep.verify.findings import RULES, some
+from engine.upkeep.verify.findings import some
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

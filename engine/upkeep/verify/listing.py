@@ -16,7 +16,7 @@ from engine.upkeep.publish import STAGING
 from engine.upkeep.verify.findings import Findings, some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from engine.log.listing import LogDirectory
     from engine.storage import FileInfo
@@ -87,7 +87,6 @@ def list_everything(directory: LogDirectory) -> LogFiles:
 
 def check_listing(files: LogFiles, found: Findings) -> None:
     """Enter what names, sizes and times alone tell."""
-    _check_versions(files, found)
     _check_checkpoints(files, found)
     _check_compactions(files, found)
     _check_times(files, found)
@@ -105,36 +104,6 @@ def check_listing(files: LogFiles, found: Findings) -> None:
     if files.staged:
         message = f"unfinished runs: {some(list(files.staged))}"
         found.add("STAGING_LEFTOVER", message, path=STAGING)
-
-
-def missing_versions(files: LogFiles) -> list[tuple[int, int]]:
-    """Return the inclusive ranges of versions, up to the latest, that have no commit.
-
-    What lies before the first commit, and the last checkpoint before that, is not missing: it was
-    cleaned up.
-    """
-    commits = files.commits
-    begin = min(commits, default=files.latest)
-    starts = [c.version for c in files.checkpoints if c.version <= begin]
-    if starts:
-        begin = max(starts)
-        begin += begin not in commits  # a checkpoint stands in for its own commit
-    return _ranges(version for version in range(begin, files.latest + 1) if version not in commits)
-
-
-def _check_versions(files: LogFiles, found: Findings) -> None:
-    commits, checkpoints = files.commits, files.checkpoints
-    if 0 not in commits and not checkpoints:
-        first = min(commits)
-        message = f"the log begins with version {first}, and there is no whole checkpoint"
-        found.add("NO_START", message, version=first)
-    newest = max((c.version for c in checkpoints), default=-1)
-    for start, end in missing_versions(files):
-        if start == end == newest and end == files.latest:
-            continue  # cleaned up to the checkpoint itself
-        which = f"commit {start} is" if start == end else f"commits {start} to {end} are"
-        code = "OLD_GAP" if end <= newest else "GAP"
-        found.add(code, f"{which} missing", version=start)
 
 
 def _check_checkpoints(files: LogFiles, found: Findings) -> None:
@@ -181,16 +150,6 @@ def _check_times(files: LogFiles, found: Findings) -> None:
             f"the first is {first.version}"
         )
         found.add("TIME_BACKWARDS", message, path=first.path, version=first.version)
-
-
-def _ranges(versions: Iterable[int]) -> list[tuple[int, int]]:
-    ranges: list[tuple[int, int]] = []
-    for version in versions:
-        if ranges and ranges[-1][1] == version - 1:
-            ranges[-1] = (ranges[-1][0], version)
-        else:
-            ranges.append((version, version))
-    return ranges
 
 
 def _is_hidden(path: str) -> bool:

@@ -10,9 +10,11 @@ import orjson
 
 from engine.log.hint import parse_hint
 from engine.log.paths import HINT, FileKind
+from engine.upkeep.verify.catalogue import ERROR, SEVERITIES
 from engine.upkeep.verify.data import check_data
-from engine.upkeep.verify.findings import ERROR, SEVERITIES, Finding, Findings
+from engine.upkeep.verify.findings import Finding, Findings
 from engine.upkeep.verify.listing import LogFiles, check_listing, list_everything
+from engine.upkeep.verify.versions import Versions
 from engine.upkeep.verify.walk import Walk
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ def verify(
 
         walk = FarWalk(directory, config, files, found, now_ms, deep)
         run_on_spark(walk, spark, advance)
+    Versions(files, walk.unusable.keys(), walk.tolerated.keys()).check(found)
     if deep:
         walk.counts |= check_data(directory, config, files, found, spark)
     return Verification(

@@ -18,9 +18,10 @@ from engine.errors import ConfigError
 from engine.replay.local import Progress, in_order
 from engine.replay.state import Singles
 from engine.upkeep.verify.actions import partition_complaints
+from engine.upkeep.verify.catalogue import ERROR, RULES
 from engine.upkeep.verify.derived import Truth, wrong_singles, wrong_sums
 from engine.upkeep.verify.doubts import AGAINST_BASE, DISAGREE, TOLERATED, Doubt, settled
-from engine.upkeep.verify.findings import ERROR, RULES, Findings, some
+from engine.upkeep.verify.findings import Findings, some
 from engine.upkeep.verify.ledger import Applied, Ledger, Sums, adds_last
 from engine.upkeep.verify.odd import Odd, odd_alone, odd_in_checkpoint, odd_in_compaction
 from engine.upkeep.verify.order import steps
