@@ -40,8 +40,9 @@ _NOT_NEGATIVE: Final = ("size", "modificationTime", "deletionTimestamp", "numRec
 # Ours to write, or no action of a commit at all.
 _NOT_GIVEN: Final = frozenset({"commitInfo", "checkpointMetadata", "sidecar", "cdc"})
 _LOG_DIRECTORIES: Final = frozenset(log_format.directory for log_format in FORMATS)
-# What a URI does not hold as it is (RFC 3986), and escapes that are none.
-_NOT_ENCODED: Final = re.compile(r"[\x00-\x20\x7f]|%(?![0-9A-Fa-f]{2})")
+# What the path of a URI does not hold as it is (RFC 2396), and escapes that are none: readers
+# refuse the path, or look for a file whose name ends before. Letters of other scripts are read.
+_NOT_ENCODED: Final = re.compile(r"""[\x00-\x20\x7f"#<>?[\\\]^`{|}]|%(?![0-9A-Fa-f]{2})""")
 
 
 def taken(actions: Iterable[Any], log_format: LogFormat, table: str) -> list[Action]:
@@ -96,11 +97,8 @@ def _fields(
         raise ValueError(f"{kind} has no field {', '.join(unknown)}; check the spelling")
     if "path" in value:
         check_path(typed["path"])
-        if kind == "add" and log_format.encodes_paths and _NOT_ENCODED.search(typed["path"]):
-            raise ValueError(
-                f"the path {typed['path']!r} is not percent-encoded, as paths in a "
-                f"{log_format.name} log are; a space is %20, a percent sign %25"
-            )
+        if kind == "add" and log_format.encodes_paths:
+            _refuse_unencoded(typed["path"], log_format)
     for name in _NOT_NEGATIVE:
         if (typed.get(name) or 0) < 0:
             raise ValueError(f"{kind}.{name} is negative: {typed[name]} for {value['path']}")
@@ -152,6 +150,15 @@ def _vector(vector: Mapping[str, Any], path: str) -> dict[str, Any]:
         if (vector.get(name) or 0) < 0:
             raise ValueError(f"the deletionVector of {path} has a negative {name}")
     return {name: found for name, found in vector.items() if found is not None}
+
+
+def _refuse_unencoded(path: str, log_format: LogFormat) -> None:
+    if found := _NOT_ENCODED.search(path):
+        odd = found[0]
+        raise ValueError(
+            f"the path {path!r} is not percent-encoded, as paths in a {log_format.name} log are: "
+            f"write %{ord(odd):02X} for {odd!r}"
+        )
 
 
 def check_path(path: Any) -> None:
