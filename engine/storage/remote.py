@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import io
 import os
 import random
 import re
@@ -20,6 +19,7 @@ import fsspec
 from engine.config import MAX_CONCURRENT_READS, STORAGE_MAX_ATTEMPTS
 from engine.errors import AlreadyExistsError, ReplayError, StorageError
 from engine.storage import FileInfo, Storage
+from engine.storage.ranges import buffered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -48,7 +48,11 @@ class RemoteStorage(Storage):
 
     def root(self, path: str) -> str:
         """Return the path as the file system writes it."""
-        return str(self._fs._strip_protocol(f"{self.scheme}://{path}")).rstrip("/") or "/"
+        try:
+            fs = self._fs
+        except StorageError as error:  # which knows no more than the scheme
+            raise StorageError(self.url(path), error.reason) from error
+        return str(fs._strip_protocol(f"{self.scheme}://{path}")).rstrip("/") or "/"
 
     def url(self, path: str) -> str:
         """Return the path with its scheme, and without a password."""
@@ -96,8 +100,8 @@ class RemoteStorage(Storage):
         known_size = self.size(path) if size is None else size
         if known_size <= _SMALL_FILE_BYTES:
             return pa.BufferReader(self.read(path))
-        ranges = io.BufferedReader(_RangeFile(self, path, known_size), _SMALL_FILE_BYTES)
-        return pa.PythonFile(ranges, mode="r")
+        stream = buffered(self, path, known_size, _SMALL_FILE_BYTES)
+        return pa.PythonFile(stream, mode="r")
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[Any]:
@@ -166,8 +170,10 @@ class RemoteStorage(Storage):
     def _connect(self) -> Any:
         try:
             return fsspec.filesystem(self.scheme, use_listings_cache=False, **self.options)
-        except (ImportError, ValueError, OSError) as error:
-            reason = f"cannot open {self.scheme}://: {_first_line(error)}"
+        except (ImportError, ValueError, OSError, TypeError) as error:
+            odd = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+            why = f"there is no storage option {odd[1]}" if odd else _first_line(error)
+            reason = f"cannot open {self.scheme}://: {why}"
             raise StorageError(f"{self.scheme}://", reason) from error
 
     def _entries(self, directory: str) -> list[dict[str, Any]]:
@@ -258,33 +264,6 @@ class RemoteStorage(Storage):
             tries = self.config[STORAGE_MAX_ATTEMPTS]
             return StorageError(self.url(path), f"no answer in {tries} tries: {_first_line(error)}")
         return StorageError(self.url(path), self._refusal(error) or _first_line(error))
-
-
-class _RangeFile(io.RawIOBase):
-    """A remote file as a raw stream, each read one retried request."""
-
-    def __init__(self, storage: Storage, path: str, size: int) -> None:
-        self._storage, self._path, self._size, self._at = storage, path, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        length = max(0, min(len(buffer), self._size - self._at))
-        data = self._storage.read_range(self._path, self._at, length) if length else b""
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
 
 
 def _modification_time_ms(entry: dict[str, Any]) -> int:

@@ -10,6 +10,8 @@ import s3fs
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
+from engine.storage.s3options import named_as_s3fs
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -23,21 +25,6 @@ TRANSIENT: Final = (
 )
 TRANSIENT_STATUS: Final = {408, 409, 429, 500, 502, 503, 504}
 CONFLICT_STATUS: Final = 412
-
-# Names that users of deltalake and of Hadoop know -> s3fs's.
-_OPTION_NAMES: Final = {
-    "aws_access_key_id": "key",
-    "aws_secret_access_key": "secret",
-    "aws_session_token": "token",
-    "aws_endpoint_url": "endpoint_url",
-    "aws_region": "region",
-    "aws_default_region": "region",
-    "fs.s3a.access.key": "key",
-    "fs.s3a.secret.key": "secret",
-    "fs.s3a.session.token": "token",
-    "fs.s3a.endpoint": "endpoint_url",
-    "fs.s3a.endpoint.region": "region",
-}
 
 _NO_CREDENTIALS: Final = (
     "no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
@@ -74,8 +61,11 @@ class _OneTry(s3fs.S3FileSystem):  # type: ignore[misc]
 
 
 def client(options: Mapping[str, Any], timeout_seconds: int, concurrency: int) -> Any:
-    """Return an s3fs file system that tries once, built or known from before."""
-    named = {"client_kwargs": {}, "config_kwargs": {}, **_named_as_s3fs(options)}
+    """Return an s3fs file system that tries once, built or known from before.
+
+    Raises StorageError for options that there are not.
+    """
+    named = {"client_kwargs": {}, "config_kwargs": {}, **named_as_s3fs(options)}
     if region := named.pop("region", None):
         named["client_kwargs"] = {"region_name": region, **named["client_kwargs"]}
     named["config_kwargs"] = {
@@ -107,16 +97,3 @@ def refusal(error: BaseException) -> str | None:
     if isinstance(error, (boto.NoCredentialsError, boto.PartialCredentialsError)):
         return _NO_CREDENTIALS
     return _REFUSALS.get(answer(error)[1])
-
-
-def _named_as_s3fs(options: Mapping[str, Any]) -> dict[str, Any]:
-    named = {}
-    for name, value in options.items():
-        plain = name.removeprefix("spark.hadoop.")
-        known = _OPTION_NAMES.get(plain.lower(), plain)
-        if not known.lower().startswith(("aws_", "fs.s3a.")):  # others' options, not s3fs's
-            named[known] = value
-    endpoint = named.get("endpoint_url")
-    if endpoint and "://" not in endpoint:
-        named["endpoint_url"] = f"https://{endpoint}"
-    return named

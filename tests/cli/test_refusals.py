@@ -199,13 +199,33 @@ def test_an_unknown_scheme(refused):
     assert "foo" in refused("STORAGE", "replay", "foo://lake/events")
 
 
+def test_a_store_whose_package_is_not_there_is_told_with_the_table(refused, monkeypatch):
+    def no_package(*_: object, **__: object):
+        raise ImportError("Please install gcsfs to access Google Storage")
+
+    monkeypatch.setattr("engine.storage.remote.fsspec.filesystem", no_package)
+    message = refused("STORAGE", "replay", "gs://lake/events")
+    assert message.startswith("gs://lake/events: ")
+    assert "install gcsfs" in message
+
+
+def test_an_option_that_a_store_does_not_know_is_named(refused, monkeypatch):
+    def odd(*_: object, **__: object):
+        raise TypeError("Odd.__init__() got an unexpected keyword argument 'regoin'")
+
+    monkeypatch.setattr("engine.storage.remote.fsspec.filesystem", odd)
+    message = refused("STORAGE", "replay", "gs://lake/events", "--storage-option", "regoin=x")
+    assert "there is no storage option regoin" in message
+    assert "__init__" not in message
+
+
 def test_a_store_whose_libraries_are_not_there_is_told_in_one_line(refused, monkeypatch):
     def no_library(*_: object, **__: object):
         raise OSError("Unable to load libjvm\ndlopen(/usr/lib/jvm/libjvm.so) failed")
 
     monkeypatch.setattr("engine.storage.remote.fsspec.filesystem", no_library)
     message = refused("STORAGE", "replay", "hdfs://lake/events")
-    assert message == "hdfs://: cannot open hdfs://: Unable to load libjvm"
+    assert message == "hdfs://lake/events: cannot open hdfs://: Unable to load libjvm"
 
 
 def test_an_empty_path_is_not_the_directory_one_stands_in(refused, log, monkeypatch):

@@ -6,12 +6,15 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from engine.config import MAX_CONCURRENT_READS, READ_TIMEOUT_SECONDS, STORAGE_MAX_ATTEMPTS, Config
 from engine.errors import AlreadyExistsError, StorageError
 from engine.storage import join, open_storage
+from engine.storage.s3options import named_as_s3fs
+from engine.upkeep.fleet.tables import read_tables
 
 pytestmark = pytest.mark.s3
 
@@ -140,6 +143,46 @@ def test_deltalake_and_hadoop_names_of_options_work(s3, monkeypatch):
         storage, root = open_storage(s3.url.replace("s3://", "s3a://"), options)
         assert storage.read(join(root, "a")) == b"A"
         assert storage.url(root) == f"s3a://{s3.bucket}/table"
+
+
+@pytest.mark.parametrize("name", ["region_name", "region", "aws_region", "AWS_DEFAULT_REGION"])
+def test_every_name_of_a_region_works(s3, name):
+    s3.put("a", b"A")
+    storage, root = open_storage(s3.url, {**s3.options, name: "eu-west-1"})
+    assert storage.read(join(root, "a")) == b"A"
+
+
+def test_the_options_of_the_example_of_a_tables_file_work(s3):
+    targets, _ = read_tables(str(Path(__file__).parents[2] / "conf" / "tables.toml"))
+    (options,) = [t.storage_options for t in targets if t.storage_options]
+    s3.put("a", b"A")
+    storage, root = open_storage(s3.url, {**s3.options, **options})
+    assert storage.read(join(root, "a")) == b"A"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("regoin", "hush", "there is no storage option regoin (did you mean region?)"),
+        ("use_ssl", "hush", "the storage option use_ssl must be true or false"),
+        ("max_concurrency", "hush", "the storage option max_concurrency must be a whole number"),
+        ("client_kwargs", "hush", "the storage option client_kwargs is a table of options"),
+    ],
+)
+def test_an_option_that_there_is_not_is_named_and_its_value_is_not_told(s3, name, value, told):
+    storage, root = open_storage(s3.url, {**s3.options, name: value})
+    with pytest.raises(StorageError) as refused:
+        storage.read(join(root, "a"))
+    assert told in str(refused.value)
+    assert "hush" not in str(refused.value)
+
+
+def test_a_text_that_says_false_is_false(s3):
+    assert named_as_s3fs({"use_ssl": "false", "max_concurrency": "3", "anon": "true"}) == {
+        "use_ssl": False,
+        "max_concurrency": 3,
+        "anon": True,
+    }
 
 
 # --- what fails and passes ---------------------------------------------------------------------
