@@ -243,13 +243,17 @@ class TableExistsError(ReplayError):
 
 
 class InvalidCommitError(ReplayError):
-    """What was to be committed breaks a rule. Nothing was written."""
+    """What was to be committed breaks a rule. Nothing was written.
+
+    `at` is the place, from 0, of the action that breaks it, where one does by itself.
+    """
 
     code = "INVALID_COMMIT"
+    at: int | None = None
 
-    def __init__(self, table: str, reason: str) -> None:
+    def __init__(self, table: str, reason: str, at: int | None = None) -> None:
         super().__init__(f"{table}: nothing was committed: {reason}")
-        self.table, self.reason = table, reason
+        self.table, self.reason, self.at = table, reason, at
 
 
 class AppendOnlyError(InvalidCommitError):

@@ -1,7 +1,8 @@
 """The commands of `txlog` that write: argv and stdin in, one commit and its answer out."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,28 +76,31 @@ def init(
         str | None, typer.Option(rich_help_panel=WRITE, help="What people call the table.")
     ] = None,
     exist_ok: Annotated[
-        bool, typer.Option("--exist-ok", help="A table that is there already will do.")
+        bool, typer.Option("--exist-ok", help="A table that is there already as asked will do.")
     ] = False,
     dry_run: DryRun = False,
 ) -> None:  # fmt: skip
     """Create a table: write version 0 of its log."""
-    from engine.table import create_log
+    from engine.errors import TableExistsError
+    from engine.table import open_log
 
-    log = create_log(
-        table,
+    log = open_log(
+        table, run.config, storage_options=run.storage_options, log_format=log_format.value
+    )
+    done = log.initialize(
         _text(schema),
         partition_by or (),
-        configuration=parse_pairs("--property", property_),
-        log_format=log_format.value,
+        parse_pairs("--property", property_),
         name=name,
-        config=run.config,
-        storage_options=run.storage_options,
-        exist_ok=exist_ok,
         dry_run=dry_run,
     )
+    is_there = not (done.is_new or done.is_dry)
+    if is_there and not exist_ok:
+        raise TableExistsError(log.place.table_url)
     where = log.place.url
-    told = {"table": log.place.table_url, "log": where, "dryRun": dry_run}
-    run.answer([told], [f"{'would create' if dry_run else 'created'} {where}\n"])
+    told = {"table": log.place.table_url, "log": where, "created": done.is_new, "dryRun": dry_run}
+    said = "would create" if done.is_dry else "created"
+    run.answer([told], [f"nothing created: {done.reason}\n" if is_there else f"{said} {where}\n"])
 
 
 @command(
@@ -130,17 +134,19 @@ def add(
     """Commit files: one add action a line on stdin, as JSON with at least path and size."""
     if where is not None and not overwrite:
         raise typer.BadParameter("--where needs --overwrite")
-    files = list(_objects("add"))
+    lines = list(_objects("add"))
+    files = [found for _, found in lines]
     if overwrite and not (files or empty_ok):
         raise typer.BadParameter("stdin has no files; to remove without adding, give --empty-ok")
     log = run.open(table)
     once = _txn(txn)
-    if not overwrite:
-        done = log.add_files(files, txn=once, dry_run=dry_run)
-    elif where is None:
-        done = log.overwrite_files(files, txn=once, dry_run=dry_run)
-    else:
-        done = log.replace_where(where, files, txn=once, dry_run=dry_run)
+    with _naming_lines(lines):
+        if not overwrite:
+            done = log.add_files(files, txn=once, dry_run=dry_run)
+        elif where is None:
+            done = log.overwrite_files(files, txn=once, dry_run=dry_run)
+        else:
+            done = log.replace_where(where, files, txn=once, dry_run=dry_run)
     _tell(run, done)
 
 
@@ -158,7 +164,7 @@ def remove(
     dry_run: DryRun = False,
 ) -> None:
     """Commit the removal of live files: one object with a path a line on stdin."""
-    paths = [_path(found) for found in _objects("remove")]
+    paths = [_path(number, found) for number, found in _objects("remove")]
     _tell(run, run.open(table).remove_files(paths, txn=_txn(txn), dry_run=dry_run))
 
 
@@ -200,7 +206,9 @@ def skips(
     if path is None:
         raise typer.BadParameter("add needs the PATH of a file")
     hours = None if cooldown is None else timedelta(hours=cooldown)
-    _tell(run, log.skip(path, reason, operation, hours, dry_run=dry_run))
+    _tell(run, log.skip(path, reason, operation, hours, dry_run=dry_run), path)
+    if log.snapshot().files()["path"].index(path).as_py() < 0:
+        run.warn([f"{path} is no live file of this table"])
 
 
 def _list_skips(run: Run, log: "TableLog", *, cooling: bool) -> None:
@@ -213,8 +221,22 @@ def _list_skips(run: Run, log: "TableLog", *, cooling: bool) -> None:
     run.answer(told, skip_lines(found, waiting))
 
 
-def _objects(kind: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of stdin, out of their wrapping; a bad line is refused with its number."""
+@contextmanager
+def _naming_lines(lines: Sequence[tuple[int, Any]]) -> Iterator[None]:
+    """Say on which line of stdin an object stands that is refused by itself."""
+    from engine.errors import InvalidCommitError
+
+    try:
+        yield
+    except InvalidCommitError as error:
+        if error.at is None:
+            raise
+        reason = f"stdin:{lines[error.at][0]}: {error.reason}"
+        raise InvalidCommitError(error.table, reason) from None
+
+
+def _objects(kind: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of stdin, out of their wrapping, and their lines; a bad one is refused."""
     import orjson
 
     if sys.stdin.isatty():
@@ -233,13 +255,13 @@ def _objects(kind: str) -> Iterator[dict[str, Any]]:
         inner = found[kind] if is_whole else found
         if not isinstance(inner, dict):
             raise typer.BadParameter(f"stdin:{number}: not a JSON object")
-        yield inner
+        yield number, inner
 
 
-def _path(found: dict[str, Any]) -> str:
+def _path(number: int, found: dict[str, Any]) -> str:
     path = found.get("path")
     if not isinstance(path, str) or not path:
-        raise typer.BadParameter(f"stdin: no path in {found!r:.80}")
+        raise typer.BadParameter(f"stdin:{number}: no path in {found!r:.80}")
     return path
 
 
@@ -265,8 +287,8 @@ def _text(source: str) -> str:
         raise typer.BadParameter(f"--schema {source}: {reason}") from None
 
 
-def _tell(run: Run, done: "Committed") -> None:
+def _tell(run: Run, done: "Committed", what: str = "") -> None:
     from engine.report.terminal import commit_text
 
     run.warn(f"the commit stands; after it, {failure}" for failure in done.hook_failures)
-    run.answer([done.summary()], [commit_text(done.summary())])
+    run.answer([done.summary()], [commit_text(done.summary(), what)])

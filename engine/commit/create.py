@@ -14,7 +14,7 @@ from engine.commit.features import asked_features
 from engine.commit.given import taken
 from engine.commit.schema import schema_text
 from engine.commit.serialize import Body, commit_bytes, engine_info
-from engine.commit.transaction import Committed
+from engine.commit.transaction import DRY_RUN, Committed
 from engine.commit.upgrades import raised
 from engine.commit.writable import refuse_unwritable
 from engine.errors import (
@@ -86,7 +86,7 @@ def create(
     return Committed(
         version=0,
         is_new=not dry_run,
-        reason="dry run" if dry_run else "",
+        reason=DRY_RUN if dry_run else "",
         txn_id=txn_id,
         operation=OPERATION,
         seconds=time.perf_counter() - started,

@@ -49,11 +49,11 @@ def taken(actions: Iterable[Any], log_format: LogFormat, table: str) -> list[Act
     """Return actions as a commit has them: fields typed, numbers of a text map as their text.
 
     Raises UnsupportedActionError for a kind that the format does not have, and InvalidCommitError
-    for whatever else keeps an action from being one.
+    for whatever else keeps an action from being one, with its place.
     """
     known = kinds(log_format)
     found: list[Action] = []
-    for action in actions:
+    for at, action in enumerate(actions):
         try:
             kind, value = _one_kind(action)
             if kind not in known or kind in _NOT_GIVEN:
@@ -63,7 +63,7 @@ def taken(actions: Iterable[Any], log_format: LogFormat, table: str) -> list[Act
             found.append({kind: _fields(kind, value, known[kind], log_format)})
             orjson.dumps(found[-1])
         except (ValueError, orjson.JSONEncodeError) as error:
-            raise InvalidCommitError(table, str(error)) from None
+            raise InvalidCommitError(table, str(error), at) from None
     return found
 
 

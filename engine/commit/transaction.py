@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _logger: Final = logging.getLogger(__name__)
 
 _LOOKS: Final = 3
+DRY_RUN: Final = "dry run"
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,11 @@ class Committed:
     seconds: float = 0.0
     compression: Mapping[str, Any] = field(default_factory=dict)
     hooks: tuple[HookRun, ...] = ()
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether it was not written because it was a dry run."""
+        return self.reason == DRY_RUN
 
     @property
     def hook_failures(self) -> tuple[str, ...]:
@@ -168,7 +174,7 @@ def commit(
         return Committed(
             version=view.version + 1,
             is_new=not dry_run,
-            reason="dry run" if dry_run else "",
+            reason=DRY_RUN if dry_run else "",
             txn_id=txn_id,
             operation=change.operation,
             num_added=body.adds,

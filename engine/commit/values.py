@@ -46,12 +46,13 @@ def check_values(actions: Sequence[Action], metadata: Mapping[str, Any]) -> None
     found = partition_columns_of(schema, columns) if schema else []
     keys = {column.key for column in found}
     for add in adds:
-        if set(add["partitionValues"]) != keys:
-            given = ", ".join(sorted(add["partitionValues"])) or "none"
-            wanted = ", ".join(sorted(keys)) or "none"
+        given = set(add["partitionValues"])
+        if given != keys:
+            told = [("lacks", keys - given), ("has", given - keys)]
+            wrong = [f"{verb} values for {', '.join(sorted(of))}" for verb, of in told if of]
+            wanted = ", ".join(sorted(keys)) or "nothing"
             raise ValueError(
-                f"{add['path']} has values for the partition columns {given}; "
-                f"the table is partitioned by {wanted}"
+                f"{add['path']} {' and '.join(wrong)}; the table is partitioned by {wanted}"
             )
     for column in found:
         _check_types(column, {add["partitionValues"][column.key] for add in adds})

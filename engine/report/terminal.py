@@ -62,12 +62,12 @@ def summary_rows(summary: Mapping[str, Any], partitions: int) -> Iterator[tuple[
     yield "engine", summary["engine"]
 
 
-def commit_text(done: Mapping[str, Any]) -> str:
-    """Return what became of a commit."""
+def commit_text(done: Mapping[str, Any], what: str = "") -> str:
+    """Return what became of a commit; `what` it was, where the files that came and went do not."""
     if not done["committed"] and done.get("reason") != "dry run":
         return f"nothing committed: {done['reason']}; the latest version is {done['version']}\n"
     said = "committed" if done["committed"] else "would commit"
-    changed = f"{done['numAdded']:,} added, {done['numRemoved']:,} removed"
+    changed = what or f"{done['numAdded']:,} added, {done['numRemoved']:,} removed"
     return f"{said} version {done['version']}: {done['operation']}, {changed}\n"
 
 

@@ -47,7 +47,20 @@ def live(table) -> list[str]:
 def test_init_creates_a_table_once(txlog, table, schema):
     again = txlog("init", table, "--schema", schema, "--json")
     assert (again.status, again.error["code"]) == (1, "TABLE_EXISTS")
-    assert txlog("init", table, "--schema", schema, "--exist-ok").status == 0
+
+
+def test_init_tells_what_was_created_and_what_was_there(txlog, tmp_path, schema):
+    def init(*options: object):
+        return txlog("init", tmp_path / "t", "--schema", schema, "--exist-ok", *options)
+
+    assert init("--json").json["created"] is True
+    there = init("--json").json
+    assert (there["created"], there["dryRun"]) == (False, False)
+    assert init().out == "nothing created: the table is there already, as asked\n"
+    assert init("--dry-run").out.startswith("nothing created: ")
+    other = init("--partition-by", "date", "--json")
+    assert (other.status, other.error["code"]) == (1, "TABLE_EXISTS")
+    assert "its partition columns are none" in other.error["message"]
 
 
 def test_init_takes_properties_and_a_schema_from_stdin(txlog, tmp_path, stdin):
@@ -75,6 +88,37 @@ def test_files_are_added_from_lines(txlog, table, stdin):
         "numRemoved": 0, "attempts": 1, "seconds": 0, "compression": {},
     }  # fmt: skip
     assert live(table) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ({"size": 1}, "add has no path"),
+        ({**B, "size": "x"}, "add.size is not a whole number: 'x'"),
+        ({**B, "partitionValues": "x"}, "add.partitionValues is not a JSON object: 'x'"),
+        ({**B, "path": "../b"}, "the path '../b' does not name a file inside the table"),
+    ],
+)
+def test_an_object_that_is_no_file_is_refused_with_its_line(txlog, table, stdin, line, why):
+    for options in ((), ("--overwrite",)):
+        stdin("\n", A, line)
+        answer = txlog("add", table, *options, "--json")
+        assert answer.error["code"] == "INVALID_COMMIT"
+        assert f"stdin:3: {why}" in answer.error["message"]
+
+
+def test_what_a_file_lacks_is_told(txlog, table, stdin):
+    stdin({"path": "x", "size": 1}, {"path": "y", "size": 1})
+    said = txlog("add", table, "--json").error["message"]
+    assert "x lacks values for date; the table is partitioned by date" in said
+    stdin({**A, "partitionValues": {"day": "1"}})
+    said = txlog("add", table, "--json").error["message"]
+    assert "a lacks values for date and has values for day; the table" in said
+
+
+def test_a_path_to_remove_that_is_none_is_told_with_its_line(txlog, table, stdin):
+    stdin({"path": "a"}, {"path": 5})
+    assert "stdin:2: no path in" in txlog("remove", table, "--json").error["message"]
 
 
 def test_people_are_told_what_was_done(txlog, table, stdin):
@@ -125,7 +169,7 @@ def test_what_files_prints_remove_takes(txlog, table, stdin):
     [
         ("{\n", ["add"], "stdin:1: not JSON"),
         ('\n"a"\n', ["add"], "stdin:2: not a JSON object"),
-        ('{"size":1}\n', ["remove"], "stdin: no path in"),
+        ('{"size":1}\n', ["remove"], "stdin:1: no path in"),
         ('{"add":{"path":"a"},"remove":{"path":"b"}}\n', ["add"], "stdin:1: more than one add"),
         ('{"remove":{"path":"a"},"x":1}\n', ["remove"], "stdin:1: more than one remove: x"),
         ('{"add":"x"}\n', ["add"], "stdin:1: not a JSON object"),
@@ -163,6 +207,16 @@ def test_skips_are_added_and_listed(txlog, tmp_path, schema, stdin):
     assert said[1].split() == ["2", "now", "a", "(merge:", "still)"]
     assert txlog("skips", where, "add", "a", "--dry-run").out.startswith("would commit version 4")
     assert txlog("skips", where, "add", "--json").error["code"] == "USAGE"
+
+
+def test_a_skip_is_told_by_its_file_and_one_of_no_file_is_warned_of(txlog, tmp_path, schema, stdin):
+    txlog("init", tmp_path / "t", "--schema", schema, "--format", "indextables")
+    stdin({"path": "a", "size": 1})
+    txlog("add", tmp_path / "t")
+    known = txlog("skips", tmp_path / "t", "add", "a")
+    assert (known.out, known.err) == ("committed version 2: SKIP FILE, a\n", "")
+    unknown = txlog("skips", tmp_path / "t", "add", "b")
+    assert unknown.err == "warning: b is no live file of this table\n"
 
 
 def test_a_delta_table_has_no_skips(txlog, tmp_path, schema):

@@ -97,9 +97,9 @@ def test_a_field_must_be_what_it_is_called(log, refused, fields, reason):
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({}, "partition columns none; the table is partitioned by date, hour"),
-        ({"date": "2024-01-01"}, "partition columns date; the table"),
-        ({"date": None, "hour": None, "x": "1"}, "partition columns date, hour, x; the table"),
+        ({}, "lacks values for date, hour; the table is partitioned by date, hour"),
+        ({"date": "2024-01-01"}, "lacks values for hour; the table"),
+        ({"date": None, "hour": None, "x": "1"}, "has values for x; the table"),
         ({"date": "01.02.2024", "hour": "1"}, "'01.02.2024' of date is not of type date"),
         ({"date": "2024-01-01", "hour": "late"}, "'late' of hour is not of type integer"),
     ],
