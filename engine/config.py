@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from engine.errors import ConfigError
+from engine.errors import ConfFileError, ConfigError, UnknownKeyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -69,7 +69,7 @@ class Config:
     def __post_init__(self) -> None:
         for source, layer in (("call option", self.options), (self.file_path, self.file)):
             for key, value in layer.items():
-                _known(key, value, source).parse(value, source)
+                _known(key, source).parse(value, source)
 
     def __getitem__(self, setting: Setting[T]) -> T:
         """Return the value of `setting`.
@@ -467,12 +467,12 @@ def default_toml() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _known(key: str, value: object, source: str) -> Setting[Any]:
+def _known(key: str, source: str) -> Setting[Any]:
     if key in SETTINGS:
         return SETTINGS[key]
     near = difflib.get_close_matches(key, SETTINGS, n=1)
-    allowed = near[0] if near else "a key of conf/txlog.toml"
-    raise ConfigError(key, value, f"{allowed}; there is no such key", source)
+    allowed = f"did you mean {near[0]}?" if near else "conf/txlog.toml has all there are"
+    raise UnknownKeyError(key, allowed, source)
 
 
 def _bounded(number: int, minimum: int = 0, maximum: int = 2**63 - 1) -> int:
@@ -489,10 +489,10 @@ def _read_toml(path: Path) -> dict[str, object]:
     try:
         return dict(_flattened("", tomllib.loads(path.read_text(encoding="utf-8"))))
     except OSError as error:
-        raise ConfigError("conf", str(path), "a readable file", str(error.strerror)) from None
+        raise ConfFileError(str(path), str(error.strerror), "a readable file") from None
     except ValueError as error:
         reason = " ".join(str(error).split())
-        raise ConfigError("conf", str(path), "a TOML file", reason) from None
+        raise ConfFileError(str(path), reason, "a TOML file") from None
 
 
 def _flattened(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

@@ -65,16 +65,22 @@ class UnsupportedLogFormatError(ReplayError):
 
 
 class LogGapError(ReplayError):
-    """A commit between two known versions is missing."""
+    """A commit between two known versions is missing.
+
+    `later` are the versions behind it, from a checkpoint on, that can be read all the same.
+    """
 
     code = "GAP"
 
-    def __init__(self, directory: str, after: int, found: int) -> None:
+    def __init__(
+        self, directory: str, after: int, found: int, later: tuple[int, int] | None = None
+    ) -> None:
+        beyond = f", or one from {later[0]} to {later[1]}" if later else ""
         super().__init__(
             f"{directory}: commit {after + 1} is missing (found {after}, then {found}); "
-            f"restore it, or read a version up to {after} with --version {after}"
+            f"restore it, or read a version up to {after} with --version {after}{beyond}"
         )
-        self.directory, self.after, self.found = directory, after, found
+        self.directory, self.after, self.found, self.later = directory, after, found, later
 
 
 class LogStartError(ReplayError):
@@ -126,7 +132,7 @@ class UnreadableLogFileError(ReplayError):
     """A log file does not say what its kind must say."""
 
     code = "CORRUPT_JSON"
-    advice: ClassVar[str] = "restore this file, or read a version before it with --version"
+    advice: ClassVar[str] = "restore this file, or replay a version before it with --version"
 
     def __init__(
         self, path: str, reason: str, line: int | None = None, column: int | None = None
@@ -371,6 +377,24 @@ class ConfigError(ReplayError):
             f"{key}={value!r}{f' (from {source})' if source else ''} is not allowed; use {allowed}"
         )
         self.key, self.value, self.allowed, self.source = key, value, allowed, source
+
+
+class UnknownKeyError(ConfigError):
+    """A setting that nobody has. Its value is not told."""
+
+    def __init__(self, key: str, allowed: str, source: str = "") -> None:
+        ReplayError.__init__(
+            self, f"{key}: there is no such key{f' (from {source})' if source else ''}; {allowed}"
+        )
+        self.key, self.value, self.allowed, self.source = key, None, allowed, source
+
+
+class ConfFileError(ConfigError):
+    """A file of settings that cannot be read."""
+
+    def __init__(self, path: str, reason: str, allowed: str) -> None:
+        ReplayError.__init__(self, f"{path}: {reason}; name {allowed}")
+        self.key, self.value, self.allowed, self.source = "conf", path, allowed, reason
 
 
 class PredicateError(ReplayError):

@@ -69,9 +69,9 @@ def test_a_wrong_value_in_a_farther_layer_does_not_matter():
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_known_one():
-    with pytest.raises(ConfigError, match=f"use {MIN_FILES.key}; there is no such key"):
+    with pytest.raises(ConfigError, match=f"no such key .* did you mean {MIN_FILES.key}\\?"):
         Config(options={"spark.indextables.transaction.distributed.minfile": 3})
-    with pytest.raises(ConfigError, match="a key of"):
+    with pytest.raises(ConfigError, match=r"zzz: there is no such key .*txlog.toml has all"):
         Config(options={"zzz": 3})
 
 

@@ -106,10 +106,13 @@ def files(
 )
 def history(run: Run, table: Table, *, limit: Limit = None) -> None:
     """Tell what each commit says of itself, the newest first."""
+    from engine.report.lines import noting_gaps
     from engine.report.terminal import history_lines
 
-    commits = run.open(table).history(limit=limit)
+    missing: list[str] = []
+    commits = noting_gaps(run.open(table).history(limit=limit), missing)
     run.answer(commits, history_lines(commits))
+    run.warn(f"{gap} missing; txlog verify tells what that means" for gap in missing)
 
 
 @command(app, "txlog diff /data/events 41 42", "txlog diff /data/events 0 42 --json")

@@ -128,7 +128,7 @@ def segment_for(
     earliest = _earliest(commits, checkpoints)
     if earliest is not None and target < earliest and not unusable:
         raise CleanedUpError(directory, target, earliest, latest)
-    _refuse_gaps(commits, known, first, target, directory)
+    _refuse_gaps(commits, known, range(first, target + 1), checkpoints, directory)
     compactions = [
         ref
         for ref in refs
@@ -260,13 +260,17 @@ def _earliest(
 def _refuse_gaps(
     commits: Mapping[int, TransactionFileRef],
     known: Collection[int],
-    first: int,
-    target: int,
+    needed: range,
+    checkpoints: Iterable[Checkpoint],
     directory: str,
 ) -> None:
-    for version in range(first, target + 1):
+    for version in needed:
         if version in commits:
             continue
         if version == 0:
             raise LogStartError(directory, min(known))
-        raise LogGapError(directory, version - 1, min(v for v in known if v >= version))
+        start = end = min((c.version for c in checkpoints if c.version > version), default=-1)
+        while end + 1 in commits and end >= 0:
+            end += 1
+        later = (start, end) if start >= 0 else None
+        raise LogGapError(directory, version - 1, min(v for v in known if v >= version), later)

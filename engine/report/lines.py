@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from engine.replay.jsontext import json_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from engine.replay.lines import LineAction
 
@@ -46,6 +46,20 @@ def action_lines(actions: Iterable[LineAction]) -> Iterator[str]:
         value = action.value
         plain = orjson.loads(value) if isinstance(value, str) else without_nulls(value)
         yield json_line({action.kind: plain})
+
+
+def noting_gaps(
+    commits: Iterable[Mapping[str, Any]], gaps: list[str]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield commits, the newest first, and note the versions that lack between two of them."""
+    before = None
+    for commit in commits:
+        version = commit["version"]
+        if before is not None and before - version > 1:
+            start, end = version + 1, before - 1
+            gaps.append(f"commit {end} is" if start == end else f"commits {start} to {end} are")
+        before = version
+        yield commit
 
 
 def without_nulls(value: dict[str, Any]) -> dict[str, Any]:

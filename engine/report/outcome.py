@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import traceback
 from contextlib import contextmanager, suppress
@@ -22,6 +23,10 @@ DONE, REFUSED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 # The root of what the parser of arguments raises; typer does not export it by name.
 _WrongUsage: Final = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
+
+# How typer tells of a number that is none.
+_PARSING: Final = re.compile(r"a valid (integer|number), unable to parse string as an? \1")
+_KINDS: Final = {"integer": "whole number", "number": "number"}
 
 # What these warn of is in the answer as well.
 _ANSWERED: Final = frozenset({"engine.commit.hooks", "engine.upkeep.fleet.maintain"})
@@ -136,6 +141,8 @@ def _usage(error: Exception) -> str:
     message = " ".join(str(getattr(error, "format_message", error.__str__)()).split())
     # What a parameter has to do with it, where it has; and not who found it out.
     message = message.removeprefix("Invalid value: ").replace(": Value error, ", ": ")
+    message = _PARSING.sub(lambda found: f"a {_KINDS[found[1]]}", message)
+    message = message.replace("Input should be", "it must be")
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "txlog"
     return f"{message.rstrip('.')}; see {command} --help"

@@ -68,6 +68,23 @@ def test_a_gap(refused, log):
     assert "--version 1" in refused("GAP", "files", log)
 
 
+def test_a_gap_below_a_checkpoint_names_the_versions_behind_it_too(refused, txlog, log):
+    assert txlog("checkpoint", log, "--version", 2).status == 0
+    log.path(1).unlink()
+    message = refused("GAP", "replay", log, "--version", 1)
+    assert message.endswith("read a version up to 0 with --version 0, or one from 2 to 3")
+    assert txlog("replay", log, "--version", 3).status == 0
+
+
+def test_history_tells_of_commits_that_are_missing(txlog, log):
+    log.path(1).unlink()
+    log.path(2).unlink()
+    answer = txlog("history", log)
+    assert [line.split()[0] for line in answer.out.splitlines()[1:]] == ["3", "0"]
+    assert answer.err == "warning: commits 1 to 2 are missing; txlog verify tells what that means\n"
+    assert txlog("history", log, "--limit", 1).err == ""
+
+
 @pytest.mark.parametrize("command", [("replay", "--version", 99), ("show", 99), ("diff", 0, 99)])
 def test_a_version_that_is_not_there(refused, log, command):
     name, *rest = command
@@ -180,7 +197,9 @@ def test_a_bad_option_value(refused, log):
 
 
 def test_a_bad_conf_file(refused, log, tmp_path):
-    assert "a readable file" in refused("CONFIG", "replay", log, "--conf-file", tmp_path / "no")
+    none = tmp_path / "none.toml"
+    message = refused("CONFIG", "replay", log, "--conf-file", none)
+    assert message == f"{none}: No such file or directory; name a readable file"
 
 
 def test_s3_without_credentials(refused, monkeypatch, tmp_path):
@@ -262,6 +281,9 @@ def test_a_sample_where_a_table_is(refused, log):
         (("replay", "t", "--bogus"), "No such option"),
         (("replay", "t", "--version", "x"), "--version"),
         (("replay", "t", "--version", "-1"), "--version"),
+        (("diff", "t", "a", "b"), "'V1': it must be a whole number;"),
+        (("report", "t", "--output", "x", "--commits", "0"), "it must be greater than or equal to"),
+        (("sample", "t", "--deletion-vectors", "x"), "'--deletion-vectors': it must be a number;"),
         (("replay", "t", "--engine", "abacus"), "'reference'"),
         (("replay", "t", "--timestamp", "noon"), "2024-01-31T12:00:00Z"),
         (("replay", "t", "--timestamp", "9" * 30), "is not a time"),

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.config import Config
-from engine.errors import ConfigError, LogNotFoundError, ReplayError
+from engine.errors import (
+    ConfFileError,
+    ConfigError,
+    LogNotFoundError,
+    ReplayError,
+    UnknownKeyError,
+)
 from engine.formats import FORMATS
 from engine.storage import join, open_storage
 
@@ -191,7 +197,7 @@ def _text(value: Any, key: str, path: str) -> str:
 def _refuse_unknown(found: Mapping[str, Any], known: Mapping[str, type], path: str) -> None:
     for key, value in found.items():
         if key not in known:
-            raise ConfigError(key, _HIDDEN, f"one of {', '.join(known)}", path)
+            raise UnknownKeyError(key, f"use one of {', '.join(known)}", path)
         if not isinstance(value, known[key]):
             raise ConfigError(key, _HIDDEN, _KINDS[known[key]], path)
 
@@ -204,7 +210,7 @@ def _toml(path: str) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError("tables", path, "a readable file", str(error.strerror)) from None
+        raise ConfFileError(path, str(error.strerror), "a readable file") from None
     except ValueError as error:
         reason = " ".join(str(error).split())
-        raise ConfigError("tables", path, "a TOML file", reason) from None
+        raise ConfFileError(path, reason, "a TOML file") from None
