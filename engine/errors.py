@@ -363,8 +363,8 @@ class AlreadyExistsError(StorageError):
 
     code = "ALREADY_EXISTS"
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path, "exists already, and is never overwritten")
+    def __init__(self, path: str, advice: str = "") -> None:
+        super().__init__(path, f"exists already{advice or ', and is never overwritten'}")
 
 
 class ConfigError(ReplayError):

@@ -37,10 +37,11 @@ def report(
     engine: EngineName = None,
 ) -> None:
     """Write one HTML page about a table: state, growth, file sizes, partitions, history."""
-    from engine.report.export import write_page
+    from engine.report.export import Page
     from engine.report.growth import growth, recent_commits
     from engine.report.html import page
 
+    to = Page(output, run.storage_options, overwrite=overwrite)
     log = run.open(table, engine)
     snapshot = read_snapshot(run, log, engine=engine)
     with run.bars.waiting("report"):
@@ -49,6 +50,7 @@ def report(
         grown = growth(segment, snapshot, before)
         text = page(snapshot, snapshot.summary(), grown, history, time.time_ns() // 1_000_000)
     data = text.encode(errors="replace")
-    where = write_page(output, data, run.storage_options, overwrite=overwrite, dry_run=dry_run)
-    told = {"output": where, "bytes": len(data), "version": snapshot.version, "dryRun": dry_run}
-    run.answer([told], [f"{'would write' if dry_run else 'wrote'} {where}\n"])
+    if not dry_run:
+        to.write(data)
+    told = {"output": to.url, "bytes": len(data), "version": snapshot.version, "dryRun": dry_run}
+    run.answer([told], [f"{'would write' if dry_run else 'wrote'} {to.url}\n"])

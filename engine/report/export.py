@@ -57,31 +57,41 @@ class Export:
             _write(self._storage, self._paths[name], content())
 
 
-def write_page(
-    url: str,
-    data: bytes,
-    options: Mapping[str, Any] | None = None,
-    *,
-    overwrite: bool = False,
-    dry_run: bool = False,
-) -> str:
-    """Write one file and return where it is; refuses one that is there, unless told otherwise.
+class Page:
+    """One file, refused at birth where it exists already and is not to be overwritten."""
 
-    Raises:
-        AlreadyExistsError: there is such a file, and `overwrite` is not set.
-        StorageError: the storage refuses.
-    """
-    storage, path = open_storage(url, options)
-    if not overwrite and storage.exists(path):
-        raise AlreadyExistsError(storage.url(path))
-    if not dry_run:
-        _write(storage, path, data, overwrite=overwrite)
-    return storage.url(path)
+    def __init__(
+        self, url: str, options: Mapping[str, Any] | None = None, *, overwrite: bool = False
+    ) -> None:
+        self._storage, self._path = open_storage(url, options)
+        self._exists = self._storage.exists(self._path)
+        if self._exists and not overwrite:
+            raise AlreadyExistsError(self.url, "; --overwrite replaces it")
+
+    @property
+    def url(self) -> str:
+        """Where it is or will be, as users write it."""
+        return self._storage.url(self._path)
+
+    def write(self, data: bytes) -> None:
+        """Write it. No directory is made for it: a name that was mistyped would make one.
+
+        Raises:
+            AlreadyExistsError: it appeared meanwhile. It is left as it is.
+            StorageError: the storage refuses.
+        """
+        if self._exists:
+            self._storage.replace(self._path, data)
+            return
+        try:
+            self._storage.write_new(self._path, data, makes_parent=False)
+        except FileNotFoundError:
+            raise StorageError(self.url, "its directory is not there; make it first") from None
 
 
-def _write(storage: Storage, path: str, data: bytes, *, overwrite: bool = False) -> None:
+def _write(storage: Storage, path: str, data: bytes) -> None:
     try:
-        (storage.replace if overwrite else storage.write_new)(path, data)
+        storage.write_new(path, data)
     except FileNotFoundError:
         raise StorageError(
             storage.url(path), "its directory cannot be made; choose another --output"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from engine.upkeep.repair.write import Paths
 from engine.upkeep.verify.catalogue import SEVERITIES
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def repair_lines(done: Repaired) -> Iterator[str]:
     for path, why in done.ignored.items():
         yield f"unused  {path}: {why}\n"
     yield from finding_lines(f for f in done.findings if f.severity != SEVERITIES[-1])
+    if done.paths is Paths.RELATIVE:
+        yield "paths   relative: the log is to lie where the old one does, beside the files; "
+        yield "else repair with --paths absolute\n"
     if done.version is not None:
         yield f"version {done.version} of the new log is {'sound' if done.sound else 'NOT SOUND'}\n"
 

@@ -145,7 +145,7 @@ def test_a_page_that_is_there_is_left_alone(tmp_path: Path, capsys) -> None:
     command = ["report", str(root), "--output", str(output)]
     assert main(command) == 1
     assert output.read_text() == "mine"
-    assert "page.html" in capsys.readouterr().err
+    assert "page.html: exists already; --overwrite replaces it" in capsys.readouterr().err
     assert main([*command, "--overwrite", "--dry-run"]) == 0
     assert output.read_text() == "mine"
     assert main([*command, "--overwrite", "--json"]) == 0
@@ -153,6 +153,15 @@ def test_a_page_that_is_there_is_left_alone(tmp_path: Path, capsys) -> None:
     assert told["version"] == 2
     assert told["bytes"] == len(output.read_bytes())
     assert len(output.read_text()) == pytest.approx(len(text), abs=50)
+
+
+@pytest.mark.parametrize("options", [(), ("--overwrite",)])
+def test_no_directory_is_made_for_a_page(tmp_path: Path, capsys, options) -> None:
+    log = LogBuilder(tmp_path / "t").start()
+    output = tmp_path / "pgaes" / "t.html"
+    assert main(["report", str(log.root), "--output", str(output), *options]) == 1
+    assert "its directory is not there; make it first" in capsys.readouterr().err
+    assert not output.parent.exists()
 
 
 def test_an_empty_table_has_a_page(tmp_path: Path) -> None:

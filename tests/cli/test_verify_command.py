@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 
 import pytest
 
@@ -57,9 +59,21 @@ def test_a_repair_tells_what_it_kept_and_what_was_lost(tmp_path, capsys):
     assert out.startswith(f"wrote version 5 of {log.directory}\nto {target}/_delta_log\n")
     assert "kept    3 files, 2 txns, 1 domains\n" in out
     assert "lost    version 6: line 1" in out
+    assert "paths   relative: the log is to lie where the old one does" in out
     assert out.endswith("version 1 of the new log is sound\n")
     assert main(["repair", str(log.root), "--to", str(target), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "TARGET_NOT_EMPTY"
+
+
+def test_what_a_repair_has_written_is_sound_without_a_remark(tmp_path, capsys):
+    log = sound_log(tmp_path)
+    target = tmp_path / "new"
+    assert main(["repair", str(log.root), "--to", str(target), "--paths", "absolute"]) == 0
+    assert "paths   relative" not in capsys.readouterr().out
+    first = target / "_delta_log" / f"{0:020d}.json"
+    os.utime(first, ns=(time.time_ns() + 10**10,) * 2)  # as after a repair that took a while
+    assert main(["verify", str(target)]) == 0
+    assert "TIME_BACKWARDS" not in capsys.readouterr().out
 
 
 def test_a_repair_that_proves_nothing_is_refused(tmp_path, capsys):

@@ -51,6 +51,7 @@ class Repaired:
     target: str
     source_version: int
     status: str
+    paths: Paths = Paths.RELATIVE
     num_files: int = 0
     missing: Sequence[tuple[str, str]] = ()
     kept: Mapping[str, int] = field(default_factory=dict)
@@ -110,7 +111,7 @@ def repair(
     if _is_whole(target):
         # An earlier run died after its last write: what is left to do is to say so.
         told = orjson.loads(target.storage.read(target.file(MARKER)))
-        done = Repaired(directory.url, target.url, told["version"], "repaired")
+        done = Repaired(directory.url, target.url, told["version"], "repaired", asked.paths)
         return _finished(done, target, config, now_ms, started)
     source = find_source(directory, config, asked.version, now_ms=now_ms)
     head = _complete(read_head(source.segment, directory, config), source, config)
@@ -141,6 +142,7 @@ def repair(
         target=target.url,
         source_version=source.version,
         status="dry run" if asked.dry_run else "repaired",
+        paths=asked.paths,
         num_files=adds.count,
         missing=adds.missing,
         kept={"files": adds.count, **few.kept},

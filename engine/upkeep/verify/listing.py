@@ -137,6 +137,9 @@ def _check_compactions(files: LogFiles, found: Findings) -> None:
 
 def _check_times(files: LogFiles, found: Findings) -> None:
     commits = files.of(FileKind.COMMIT)
+    newest = max((ref.modification_time for ref in commits), default=0)
+    if commits and commits[0].version == 0 and commits[0].modification_time == newest:
+        commits = commits[1:]  # a repair writes version 0 last of all: until then there is no log
     made = commit_times(commits)
     late = [
         ref
