@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.options import READ, RUN, DryRun, EngineName, Table
+from engine.cli.options import READ, WRITE, DryRun, EngineName, Table
 from engine.cli.run import Run, command
 
 app = typer.Typer()
@@ -27,14 +27,15 @@ def checkpoint(
     ] = None,
     shape: Annotated[
         str | None,
-        typer.Option(metavar="NAME", rich_help_panel=RUN,
+        typer.Option(metavar="NAME", rich_help_panel=WRITE,
                      help="classic, multi-part, v2-parquet or v2-json; for IndexTables "
                      "classic, multi-part, json or json-parts. By default what the table's "
                      "properties ask for."),
     ] = None,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Write a sound one beside a damaged one."),
+        typer.Option("--repair", rich_help_panel=WRITE,
+                     help="Write a sound one beside a damaged one."),
     ] = False,
     dry_run: DryRun = False,
     engine: EngineName = None,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.options import DryRun, Table
+from engine.cli.options import DryDelete, DryRun, Table
 from engine.cli.run import Run, command
 from engine.report.outcome import REFUSED
 
@@ -86,7 +86,7 @@ def cleanup(
     table: Table,
     *,
     older_than: OlderThan = None,
-    dry_run: DryRun = False,
+    dry_run: DryDelete = False,
 ) -> None:
     """Delete the log files that a proven checkpoint covers and that are past their retention.
 
@@ -107,7 +107,7 @@ def truncate(
     run: Run,
     table: Table,
     *,
-    dry_run: DryRun = False,
+    dry_run: DryDelete = False,
 ) -> None:
     """Drop all history before the latest version, after making and proving its checkpoint.
 

@@ -41,7 +41,7 @@ def parse_pairs(name: str, texts: list[str] | None) -> dict[str, Any]:
     return pairs
 
 
-READ, RUN = "What to read", "How to run"
+READ, WRITE, RUN = "What to read", "What to write", "How to run"
 
 Table = Annotated[
     str,
@@ -68,8 +68,8 @@ Limit = Annotated[
 EngineName = Annotated[
     Engine | None,
     typer.Option("--engine", case_sensitive=False, rich_help_panel=RUN, show_default=False,
-                 help="Who replays; auto unless a setting says otherwise. reference is slow "
-                 "and plain, for checking."),
+                 metavar="NAME", help="Who replays: local, spark, or auto, which decides by size "
+                 "and is the default; reference is slow and plain, for checking."),
 ]  # fmt: skip
 ConfFile = Annotated[
     str | None,
@@ -98,4 +98,7 @@ Debug = Annotated[
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Write nothing; say what would be written.")
+]
+DryDelete = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing; say what would be deleted, and why.")
 ]

@@ -1,6 +1,6 @@
 """The command `txlog sample`: how large, of which format, and where."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +10,14 @@ from engine.cli.run import Run, command
 app = typer.Typer()
 
 _NOT_OF_SAMPLE = frozenset({"run", "directory", "dry_run"})
+
+
+def _of(told: str, default: str, *names: str, metavar: str | None = None) -> Any:
+    """Return an option that says what it is where it is not given.
+
+    The defaults themselves are those of SampleSpec, which is not imported for a help.
+    """
+    return typer.Option(*names, help=told, show_default=default, metavar=metavar)
 
 
 @command(
@@ -26,44 +34,47 @@ def sample(
     ],
     *,
     log_format: Annotated[
-        str | None, typer.Option("--format", help="delta or indextables.", metavar="NAME")
+        str | None, _of("delta or indextables.", "delta", "--format", metavar="NAME")
     ] = None,
-    commits: Annotated[int | None, typer.Option(help="How many versions.")] = None,
-    adds: Annotated[int | None, typer.Option(help="Files added by each commit.")] = None,
-    removes: Annotated[int | None, typer.Option(help="Files removed by each commit.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Another seed is another table.")] = None,
-    partitions: Annotated[int | None, typer.Option(help="Partitions; 0 for none.")] = None,
+    commits: Annotated[int | None, _of("How many versions.", "100")] = None,
+    adds: Annotated[int | None, _of("Files added by each commit.", "10")] = None,
+    removes: Annotated[int | None, _of("Files removed by each commit.", "3")] = None,
+    seed: Annotated[int | None, _of("Another seed is another table.", "0")] = None,
+    partitions: Annotated[int | None, _of("Partitions; 0 for none.", "48")] = None,
     deletion_vectors: Annotated[
-        float | None, typer.Option(help="New deletion vectors for each file added (delta).")
+        float | None, _of("New deletion vectors for each file added (delta).", "0")
     ] = None,
-    txns: Annotated[int | None, typer.Option(help="Applications that note progress.")] = None,
-    domains: Annotated[int | None, typer.Option(help="Metadata domains (delta).")] = None,
-    skips: Annotated[
-        float | None, typer.Option(help="Skips for each file added (indextables).")
-    ] = None,
-    stats: Annotated[bool | None, typer.Option(help="Files tell their statistics.")] = None,
+    txns: Annotated[int | None, _of("Applications that note progress.", "0")] = None,
+    domains: Annotated[int | None, _of("Metadata domains (delta).", "0")] = None,
+    skips: Annotated[float | None, _of("Skips for each file added (indextables).", "0")] = None,
+    stats: Annotated[bool | None, _of("Files tell their statistics.", "--stats")] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(help="A checkpoint after so many commits.")
+        int | None, _of("A checkpoint after so many commits; 0 for none.", "0")
     ] = None,
     checkpoint_at: Annotated[
         list[int] | None, typer.Option(help="A checkpoint of this version; may be repeated.")
     ] = None,
     checkpoint_kind: Annotated[
-        str | None, typer.Option(help="classic, multi-part, v2, json, ...")
+        str | None,
+        _of("classic, multi-part, v2 (in Parquet), v2-json or v2-classic (V2 under a classic "
+            "name); for IndexTables classic, multi-part, json or json-parts.", "classic",
+            metavar="NAME"),
     ] = None,
     compact_every: Annotated[
-        int | None, typer.Option(help="A compaction of so many commits.")
+        int | None, _of("A compaction of so many commits; 0 for none.", "0")
     ] = None,
     compression: Annotated[
-        str | None, typer.Option(help="none, gzip or mixed (indextables).")
+        str | None, _of("none, gzip or mixed (indextables).", "none", metavar="NAME")
     ] = None,
     cleaned: Annotated[
         bool | None, typer.Option("--cleaned", help="Leave out what a cleanup would delete.")
     ] = None,
-    interval_s: Annotated[int | None, typer.Option(help="Seconds between commits.")] = None,
-    start_ms: Annotated[int | None, typer.Option(help="First commit, in ms since 1970.")] = None,
+    interval_s: Annotated[int | None, _of("Seconds between commits.", "60")] = None,
+    start_ms: Annotated[
+        int | None, _of("First commit, in ms since 1970.", "1704067200000")
+    ] = None,
     dry_run: DryRun = False,
-) -> None:
+) -> None:  # fmt: skip
     """Make a realistic log to try things on. The same options make the same bytes."""
     asked = {name: value for name, value in locals().items() if name not in _NOT_OF_SAMPLE}
     from engine.report.terminal import sample_text

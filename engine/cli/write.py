@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.options import DryRun, Table, parse_pairs
+from engine.cli.options import WRITE, DryRun, Table, parse_pairs
 from engine.cli.run import Run, command
 from engine.config import MOST_COOLDOWN_HOURS as MOST_HOURS
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from engine.table import TableLog
 
 app = typer.Typer()
-
-WRITE = "What to write"
 
 Txn = Annotated[
     str | None,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
+import typer
 
 from engine.cli import app
+from engine.sample import SampleSpec
+from engine.sample.spec import CHECKPOINT_KINDS
 from tests.cli.conftest import METADATA, PROTOCOL, Log, add
 
 TXLOG = [sys.executable, "-m", "engine.cli"]
@@ -33,6 +38,28 @@ def test_help_has_examples_and_what_all_commands_share(txlog, command):
     assert ("--dry-run" in answer.out) == (command in WRITES)
     # A sample is made of nothing, by nobody's settings.
     assert ("--conf-file" in answer.out) == (command != "sample")
+
+
+def test_the_help_of_sample_tells_what_holds_where_nothing_is_given():
+    command = typer.main.get_command(app).commands["sample"]
+    told = {option.name: option.show_default for option in command.params}
+    for field in fields(SampleSpec):
+        if field.name not in {"checkpoint_at", "cleaned"}:  # which are off
+            value = field.default
+            wanted = f"{value:g}" if isinstance(value, float) else str(value)
+            assert told[field.name] == ("--stats" if value is True else wanted), field.name
+
+
+@pytest.mark.parametrize("log_format", CHECKPOINT_KINDS)
+def test_the_help_of_sample_names_every_kind_of_checkpoint(log_format):
+    command = typer.main.get_command(app).commands["sample"]
+    (told,) = [option.help for option in command.params if option.name == "checkpoint_kind"]
+    assert set(CHECKPOINT_KINDS[log_format]) <= set(re.findall(r"[\w-]+", told))
+
+
+@pytest.mark.parametrize("command", ["cleanup", "truncate"])
+def test_what_deletes_says_so_of_its_dry_run(txlog, command):
+    assert "say what would be deleted" in txlog(command, "--help").out
 
 
 def test_help_lists_the_commands(txlog):
