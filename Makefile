@@ -22,7 +22,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-input --disable-pip-ver
 .PHONY: help replay setup lock conf hooks fmt check unit test bench wheel dist clean hive-demo hive-bench all java
 
 help: ## Print this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 replay: $(VENV)/.core $(if $(filter $(SAMPLE),$(TABLE)),build/.sample) ## Replay TABLE=path (default: a sample table) and print its state
 	@$(BIN)/txlog replay $(TABLE) $(ARGS)
@@ -101,7 +101,7 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.core: $(VENV)/.python pyproject.toml $(LOCK)
-	@echo "installing txlog"
+	@echo "installing txlog (Arrow is most of it: 250 MB on disk, once)"
 	@$(PIP_INSTALL) -e .
 	@touch $@
 
@@ -112,6 +112,7 @@ $(VENV)/.all: $(VENV)/.core
 	@touch $@
 
 build/.sample: | $(VENV)/.core
+	@echo "making a sample table of thousands of commits, once"
 	@mkdir -p build && rm -rf $(SAMPLE)
 	@$(BIN)/txlog sample $(SAMPLE) $(SAMPLE_ARGS)
 	@touch $@

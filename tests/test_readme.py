@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -31,6 +32,11 @@ def examples(block: str) -> list[tuple[str, list[str]]]:
     return found
 
 
+FIELDS = (
+    {"name": name, "type": "string", "nullable": True, "metadata": {}} for name in ("id", "day")
+)
+SCHEMA = json.dumps({"type": "struct", "fields": list(FIELDS)})
+
 CONSOLE = [examples(block) for block in blocks("console")]
 SAMPLE = CONSOLE[0].pop(0)
 
@@ -43,6 +49,7 @@ def home(tmp_path_factory):
     command = home / "bin" / "txlog"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m engine.cli "$@"\n')
     command.chmod(0o755)
+    (home / "schema.json").write_text(SCHEMA)
     (home / "sample.txt").write_text(run(SAMPLE[0], home).stdout)
     return home
 
@@ -59,7 +66,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
 def loosely(lines: list[str]) -> list[str]:
     """Lines without what differs between machines: seconds, and where the table is."""
     plain = (re.sub(r"\d+\.\d+ s\b", "0 s", line.rstrip()) for line in lines)
-    return [re.sub(r"(/\S+)?/events", "events", line) for line in plain]
+    return [re.sub(r"(/\S+)?/(events|visits)", r"\2", line) for line in plain]
 
 
 @pytest.mark.parametrize("number", range(len(CONSOLE)))
