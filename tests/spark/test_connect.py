@@ -74,6 +74,7 @@ def test_a_client_gets_everything_but_metrics(tmp_path: Path) -> None:
     found = json.loads(ran.stdout.splitlines()[-1])
     metrics = found.pop("metrics")
     assert metrics.pop("seconds") > 0
+    assert metrics.pop("phases").keys() == {"base", "tail", "checkpoint"}
     assert metrics == {"shuffleBytes": None}
     paths = sorted(path for path, _ in log.truth().files)
     assert found == {
