@@ -10,6 +10,7 @@ import pytest
 from engine import open_log
 from engine.errors import NotProvableError, ReplayError
 from tests.logs import LogBuilder, Shape, add
+from tests.upkeep.defects import DEFECTS, SKIP, Defect, compaction, sound_log, sound_splits, without
 from tests.upkeep.test_repair import repair
 from tests.upkeep.test_repair_derived import mend
 from tests.upkeep.test_verify import look
@@ -44,6 +45,25 @@ def test_a_gap_that_only_a_torn_checkpoint_bridges_is_an_error_and_the_way_out_i
         assert "repair --derived" not in text
         assert re.findall(r"--to TARGET --version (\d+)", text) == ["1"]
     assert repair(log, tmp_path / "new", version=1).sound
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_what_is_said_to_be_written_anew_is_written_anew(tmp_path, defect: Defect):
+    log = sound_log(tmp_path)
+    defect.plant(log)
+    if "repair --derived" in advice(log).get(defect.code, ""):
+        mend(log)
+        assert defect.code not in advice(log)
+
+
+def test_a_compaction_that_lost_a_skip_is_written_anew_by_the_command_that_is_named(tmp_path):
+    log = sound_splits(tmp_path)
+    log.commit({"mergeskip": {**SKIP, "path": "c.split"}})
+    log.commit(add("d.split"))
+    compaction(log, 5, 6, without("mergeskip"))
+    assert advice(log) == {"COMPACTION_LOST_SKIP": "txlog compact --repair writes it anew"}
+    open_log(str(log.root)).compact(repair=True)
+    assert advice(log) == {}
 
 
 def test_a_torn_checkpoint_that_the_commits_lead_to_is_written_anew(tmp_path):

@@ -23,6 +23,7 @@ class Rule:
 # Advice that depends on what else the log has: `Versions` says where it holds.
 RESTORE: Final = "restore the file from a backup, or write a sound log with txlog repair --to"
 DERIVED: Final = "the commits are sound: txlog repair --derived writes it anew"
+_HARMLESS: Final = "find the writer and mend it; the files that readers see are the right ones"
 _WRITER: Final = "find the writer and mend it; readers do not agree on what this means"
 
 RULES: Final[dict[str, Rule]] = {
@@ -44,7 +45,7 @@ RULES: Final[dict[str, Rule]] = {
     "EMPTY_CHECKPOINT": Rule(ERROR, "a file of a checkpoint has 0 bytes", DERIVED),
     "INCOMPLETE_CHECKPOINT": Rule(ERROR, "a checkpoint has not all of its parts", DERIVED),
     "MISSING_SIDECAR": Rule(ERROR, "a checkpoint names a sidecar that is not there", DERIVED),
-    "SIDECAR_SIZE": Rule(WARNING, "a sidecar has another size than its checkpoint says", DERIVED),
+    "SIDECAR_SIZE": Rule(WARNING, "a sidecar has another size than its checkpoint says", _HARMLESS),
     "UNREADABLE_COMPACTION": Rule(ERROR, "a compaction is damaged or empty", DERIVED),
     "UNREADABLE_CHECKSUM": Rule(WARNING, "a checksum file is damaged or empty", DERIVED),
     "HINT_UNREADABLE": Rule(WARNING, "_last_checkpoint is damaged", DERIVED),
@@ -160,7 +161,7 @@ RULES: Final[dict[str, Rule]] = {
         ERROR, "a checkpoint has an add and a remove of one file", DERIVED
     ),
     "CHECKPOINT_LOST_TOMBSTONES": Rule(
-        WARNING, "a checkpoint lost tombstones that are still within retention", DERIVED
+        WARNING, "a checkpoint lost tombstones that are still within retention", _HARMLESS
     ),
     "CHECKPOINT_LOST_TXN": Rule(
         ERROR,
@@ -205,7 +206,9 @@ RULES: Final[dict[str, Rule]] = {
     "COMPACTION_LOST_TXN": Rule(
         ERROR, "a compaction lost or changed an application's version", DERIVED
     ),
-    "COMPACTION_LOST_SKIP": Rule(WARNING, "a compaction lost or changed a skip", DERIVED),
+    "COMPACTION_LOST_SKIP": Rule(
+        WARNING, "a compaction lost or changed a skip", "txlog compact --repair writes it anew"
+    ),
     "COMPACTION_METADATA": Rule(
         ERROR, "a compaction lost or changed the protocol or the metaData", DERIVED
     ),
