@@ -43,9 +43,8 @@ def hive_session(folder: Path, **more: str) -> Iterator[SparkSession]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.extraJavaOptions": (
-            # No test kills this JVM, so Derby need not wait for the disk. It lives for minutes and
-            # earns an optimizing compiler back.
-            f"-Dderby.system.home={folder} -Dderby.system.durability=test -XX:+UseSerialGC"
+            # No test kills this JVM, so Derby need not wait for the disk.
+            f"-Dderby.system.home={folder} -Dderby.system.durability=test {CHEAP}"
         ),
         # Statistics are made where a test asks for them, and not at each ADD PARTITION.
         "spark.hadoop.hive.stats.autogather": "false",

@@ -11,6 +11,7 @@ import pytest
 from engine import open_log
 from tests.jobs.test_replay_job import CLUSTER, SUBMIT, bare, clone, own_lines, wheel
 from tests.logs import LogBuilder
+from tests.spark.fixtures import CHEAP
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +45,7 @@ def test_a_fleet_on_bare_executors(
             *("--conf-file", str(conf), "--json", "--metrics-file", str(tmp_path / "txlog.prom")),
         ],
         cwd=clone,
-        env={**bare, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**bare, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SUBMIT_OPTS": CHEAP},
         capture_output=True,
         text=True,
         check=False,

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.logs import LogBuilder, add, remove
+from tests.spark.fixtures import CHEAP
 
 if TYPE_CHECKING:
     from tests.s3.fixtures import S3Server
@@ -85,7 +86,7 @@ def submit(
     return subprocess.run(
         [str(SUBMIT), *confs, *options, "jobs/replay.py", *arguments],
         cwd=clone,
-        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SUBMIT_OPTS": CHEAP},
         capture_output=True,
         text=True,
         check=False,
@@ -100,7 +101,10 @@ def own_lines(stderr: str) -> list[str]:
     return [line for line in lines if not line.startswith(spark)]
 
 
-CLUSTER = ("--master", "local-cluster[2,1,1024]", "--executor-memory", "512m")
+CLUSTER = (
+    *("--master", "local-cluster[2,1,1024]", "--executor-memory", "512m"),
+    *("--conf", f"spark.executor.extraJavaOptions={CHEAP}"),
+)
 
 
 def test_a_clean_clone_and_its_wheel_on_bare_executors(

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[2]
 
+# A plan that runs once earns back neither an optimizing compiler nor parallel collectors.
+CHEAP = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 # Every plan is small: what it costs is tasks, and code that is compiled for it.
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -27,14 +30,14 @@ SETTINGS = {
     "spark.driver.host": "localhost",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
-    # A plan that runs once earns back neither an optimizing compiler nor parallel collectors.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": CHEAP,
 }
 
 
 def environment() -> dict[str, str]:
-    """Return the environment in which workers find this interpreter and this repository."""
-    return {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)}
+    """Return the environment in which JVMs are cheap, and workers find this repository."""
+    found = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)}
+    return {**os.environ, **found, "SPARK_SUBMIT_OPTS": CHEAP}
 
 
 @pytest.fixture(scope="session")
