@@ -137,6 +137,7 @@ def _check_compactions(files: LogFiles, found: Findings) -> None:
 
 def _check_times(files: LogFiles, found: Findings) -> None:
     commits = files.of(FileKind.COMMIT)
+    count = len(commits)
     newest = max((ref.modification_time for ref in commits), default=0)
     if commits and commits[0].version == 0 and commits[0].modification_time == newest:
         commits = commits[1:]  # a repair writes version 0 last of all: until then there is no log
@@ -149,7 +150,7 @@ def _check_times(files: LogFiles, found: Findings) -> None:
     if late:
         first = late[0]
         message = (
-            f"{len(late):,} of {len(commits):,} commits were modified before the one before them; "
+            f"{len(late):,} of {count:,} commits were modified before the one before them; "
             f"the first is {first.version}"
         )
         found.add("TIME_BACKWARDS", message, path=first.path, version=first.version)
