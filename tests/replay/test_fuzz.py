@@ -11,7 +11,7 @@ import pytest
 
 from tests.replay.fuzz import TARGETS
 
-SEEDS = int(os.environ.get("TXLOG_FUZZ_SEEDS") or (100 if "CI" in os.environ else 8))
+SEEDS = int(os.environ.get("TXLOG_FUZZ_SEEDS") or (60 if "CI" in os.environ else 8))
 PARQUET = ("classic", "delta-part", "sidecar", "parquet")
 GROUPS = {
     "commits": [name for name in TARGETS if "commit" in name],
