@@ -37,11 +37,21 @@ def canonical_paths(paths: pa.Array, root: str) -> pa.Array:
     `root` is the table's URL or absolute path. Percent escapes are left as they stand: they are
     part of the name (`a%20b` and `a b` are two keys in every engine).
     """
-    candidates = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, ":"))
-    if not pc.any(candidates).as_py():
+    if not (_have(paths, b":") or pc.any(pc.starts_with(paths, "/")).as_py()):
         return paths
     paths = pc.replace_substring_regex(paths, _FILE_SCHEME, "/")
     return pc.replace_substring_regex(paths, _under(root), "")
+
+
+def _have(strings: pa.Array, byte: bytes) -> bool:
+    """Tell whether a byte stands in any of some strings, looked for as in one text."""
+    if not len(strings):
+        return False
+    _, offsets, data = strings.buffers()
+    bounds = np.frombuffer(offsets, dtype=np.int32)
+    start, end = bounds[strings.offset], bounds[strings.offset + len(strings)]
+    text = np.frombuffer(data or b"", dtype=np.uint8)[start:end]
+    return bool((text == ord(byte)).any())
 
 
 def may_be_absolute(paths: pa.ChunkedArray, root: str) -> pa.ChunkedArray:
